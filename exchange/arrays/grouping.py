@@ -74,17 +74,14 @@ def _repeat(keys: pa.Array) -> bool:
     """
     rows = len(keys)
     size = min(max(rows >> 4, LOOK), MAX_SAMPLE_KEYS, rows) // 2
-    samples = [keys.slice(0, size), keys.slice(rows - size, size)]
-    one, other, both = (_count_distinct(each) for each in (*samples, pa.concat_arrays(samples)))
+    samples = pa.concat_arrays([keys.slice(0, size), keys.slice(rows - size, size)]).dictionary_encode()
+    both, codes = len(samples.dictionary), np.asarray(samples.indices)
     if both <= WORTH * 2 * size:
         return True
+    one, other = (int(np.count_nonzero(np.bincount(half))) for half in (codes[:size], codes[size:]))
     number = one * other / max(one + other - both, 1)
     drawn = rows * (one + other) / (2 * size)  # repetitions within a sample, which are near, are no draws
     return number * -math.expm1(-drawn / number) <= WORTH * rows
-
-
-def _count_distinct(keys: pa.Array) -> int:
-    return len(keys.dictionary_encode().dictionary)
 
 
 def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], IntArray] | None:

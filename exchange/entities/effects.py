@@ -196,11 +196,11 @@ def explain_name(part: Queue | Exchange, name: str, profile: Profile, *, policy:
     if reach is not None and (policy or name != setting):
         if not (reach.policy if policy else reach.argument):
             return NoEffect("it is a key of policies, not an argument" if not policy else "it is no key of policies")
-        kind = f"{part.type} queues"
-        if not getattr(reach, part.type):
-            return NoEffect(f"{kind} ignore it")
-        is_ignored = setting in profile.settings.ignores(part.type)
-        return NoEffect(f"{kind} of {profile.name} ignore it") if is_ignored else None
+        queue_type = part.type
+        if not getattr(reach, queue_type):
+            return NoEffect(f"{queue_type} queues ignore it")
+        is_ignored = setting in profile.settings.ignores(queue_type)
+        return NoEffect(f"{queue_type} queues of {profile.name} ignore it") if is_ignored else None
     if policy:
         return NoEffect("it is for exchanges") if name in POLICIES_OF_EXCHANGES else None  # else HS707
     return _why_unknown(part, name, profile)
@@ -273,12 +273,12 @@ def explain_values(queue: Queue, values: Mapping[str, Any], profile: Profile) ->
     """
     if is_foreign(queue):
         return {}
-    why = {}
+    why, queue_type = {}, queue.type
     for name in ("dead-letter-strategy", "dead-letter-routing-key"):
         if name in values and not isinstance(values.get("dead-letter-exchange"), str):
             why[name] = NoEffect("dead-lettering is disabled: there is no dead letter exchange", is_by_value=True)
     overflow = values.get("overflow")
-    if overflow == "reject-publish-dlx" and queue.type == "quorum":
+    if overflow == "reject-publish-dlx" and queue_type == "quorum":
         ignored = "quorum queues ignore this value and drop their oldest messages"
         why["overflow"] = NoEffect(ignored, "reject-publish", is_by_value=True)
     if (
@@ -292,7 +292,7 @@ def explain_values(queue: Queue, values: Mapping[str, Any], profile: Profile) ->
             near = find_alike(str(values[name]), texts)
             why[name] = NoEffect("RabbitMQ does not know this value", near, is_by_value=True)
     for name, value in values.items():
-        odd = explain_odd_number(name, value, queue.type, profile)
+        odd = explain_odd_number(name, value, queue_type, profile)
         if odd is not None and odd.is_unset:
             why[name] = NoEffect(odd.text, is_by_value=True)
     return {**why, **_why_retries(values, why)}
@@ -300,7 +300,7 @@ def explain_values(queue: Queue, values: Mapping[str, Any], profile: Profile) ->
 
 def _why_retries(values: Mapping[str, Any], why: Mapping[str, NoEffect]) -> dict[str, NoEffect]:
     """Return which settings of delayed retries have no effect: the type needs a least delay, and delays a type."""
-    kind, least, most = (f"delayed-retry-{end}" for end in ("type", "min", "max"))
+    kind, least, most = "delayed-retry-type", "delayed-retry-min", "delayed-retry-max"
     has_kind = kind in values and kind not in why and values[kind] != "disabled"
     has_least = least in values and least not in why
     found = {}

@@ -201,6 +201,8 @@ class Ranked:
 
     def near(self, name: str) -> list[Policy]:
         """Return the policies whose pattern may be found in a name; it is certainly found in no other one's."""
+        if not self._policies:
+            return []
         data = name.encode("utf-8", "surrogatepass")
         if len(data) > SHORTSTR_BYTES:  # no pattern has an answer for these
             return self._policies

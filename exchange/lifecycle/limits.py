@@ -142,10 +142,10 @@ def find_limits(queue: Queue, policies: Policies) -> Limits:
 
 def build_limits(settings: SettingsInForce, queue: Queue, profile: Profile) -> Limits:
     """Return the limits of a queue with these settings."""
-    is_quorum = queue.type == "quorum"
-    is_stream = queue.type == "stream"
+    queue_type = queue.type
+    is_quorum, is_stream = queue_type == "quorum", queue_type == "stream"
     return Limits(
-        queue.type,
+        queue_type,
         None if is_stream else settings.integer("max-length"),
         None if is_stream else settings.integer("max-length-bytes"),
         None if is_stream else settings.integer("message-ttl"),

@@ -220,7 +220,7 @@ class Matcher(Generic[V]):
                 values = self._answer_narrow(narrow, ruled_out)
         else:
             values = self._search_named(key, words) if self._shapes.has_small else ()
-        if self._shapes.has_large:
+        if self._shapes.large:
             values = self._join_shapes(values, words)
         literal = self._literal.get(key)
         return self._join(literal, values) if literal else values
@@ -268,7 +268,7 @@ class Matcher(Generic[V]):
         with self._lock:
             words = self.dialect.split(key)
             values = self._search_wild(words)
-            if self._shapes.has_large:
+            if self._shapes.large:
                 values = self._join_shapes(values, words)
             literal = self._literal.get(key)
             return self._join(literal, values) if literal else values

@@ -44,22 +44,18 @@ class Shapes(Generic[V]):
         self._add: Final = add
         self._remove: Final = remove
         self._small: Final[dict[str, dict[str, Wild[V]]]] = {}  # template -> text -> pattern
-        self._large: Final[dict[str, _Large[V]]] = {}  # template -> its patterns
+        self.large: Final[dict[str, _Large[V]]] = {}
+        """Template -> the patterns of a large shape, for `search`."""
         self._fitting: Final[dict[int, tuple[list[_Lookup[V]], list[_Large[V]]]]] = {}  # by the length of the key
 
     def __len__(self) -> int:
         """Return the number of patterns."""
-        return sum(map(len, self._small.values())) + sum(len(large.values) for large in self._large.values())
+        return sum(map(len, self._small.values())) + sum(len(large.values) for large in self.large.values())
 
     @property
     def has_small(self) -> bool:
         """Whether there are patterns for the owner's indexes."""
         return bool(self._small)
-
-    @property
-    def has_large(self) -> bool:
-        """Whether there are patterns for `search`."""
-        return bool(self._large)
 
     def small(self) -> Iterator[Wild[V]]:
         """Return the patterns for the owner's indexes."""
@@ -69,14 +65,14 @@ class Shapes(Generic[V]):
         """Yield the words of each pattern and its values; for AMQP."""
         for wild in self.small():
             yield wild.words, tuple(wild)
-        for large in self._large.values():
+        for large in self.large.values():
             for text, values in large.values.items():
                 yield normalise_wildcards(Pattern.of_binding_key(text).words), tuple(values)
 
     def bind(self, pattern: Pattern, value: V) -> bool:
         """Add a value to a pattern; return False if it is there already."""
         text, template = pattern.text, _write_template(pattern)
-        large = self._large.get(template)
+        large = self.large.get(template)
         if large is not None:
             values = large.values.get(text, ())
             if value in values:
@@ -92,7 +88,7 @@ class Shapes(Generic[V]):
             return False
         wild[value] = None
         if len(patterns) >= LARGE_SHAPE_PATTERNS and pattern.dialect is AMQP and _can_be_large(wild):
-            self._large[template] = _Large(template, wild, patterns)
+            self.large[template] = _Large(template, wild, patterns)
             self._fitting.clear()
             del self._small[template]
             for each in patterns.values():
@@ -102,7 +98,7 @@ class Shapes(Generic[V]):
     def unbind(self, pattern: Pattern, value: V) -> bool:
         """Remove a value from a pattern; return False if it is not there."""
         text, template = pattern.text, _write_template(pattern)
-        large = self._large.get(template)
+        large = self.large.get(template)
         if large is not None:
             values = large.values.get(text, ())
             if value not in values:
@@ -111,7 +107,7 @@ class Shapes(Generic[V]):
             if not left:
                 del large.values[text]
                 if not large.values:
-                    del self._large[template]
+                    del self.large[template]
                     self._fitting.clear()
             return True
         patterns = self._small.get(template, {})
@@ -143,7 +139,7 @@ class Shapes(Generic[V]):
         return found
 
     def _find_fitting(self, length: int) -> tuple[list[_Lookup[V]], list[_Large[V]]]:
-        large = [each for each in self._large.values() if each.form.fits(length)]
+        large = [each for each in self.large.values() if each.form.fits(length)]
         fitting = [each.lookup for each in large if not each.form.inner], [each for each in large if each.form.inner]
         if length <= LENGTHS:
             self._fitting[length] = fitting

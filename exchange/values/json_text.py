@@ -204,9 +204,11 @@ def is_deep(text: str, levels: int = NESTING) -> bool:
     This takes a twentieth of the time of Python's parser. At the end of a beginning, only arrays and objects that are
     open count.
     """
-    if text.count("[") + text.count("{") <= levels:
+    if len(text) < SHORT_TEXT and text.count("[") + text.count("{") <= levels:
         return False
-    data = text.encode("utf-8", "surrogatepass").replace(b"\\\\", b"").replace(b'\\"', b"")
+    data = text.encode("utf-8", "surrogatepass")
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     # An odd number of quotes before a bracket means that it is in a string: pairs of quotes side by side do not matter.
     marks = data.translate(BRACKETS, NO_MARKS).replace(b'""', b"")
     brackets = QUOTED.sub(b"", marks)
@@ -217,6 +219,8 @@ def is_deep(text: str, levels: int = NESTING) -> bool:
     return len(brackets) > levels or b"]" in brackets
 
 
+SHORT_TEXT: Final = 4096
+"""Number of characters below which counting brackets takes less time than comparing them."""
 BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 QUOTED: Final = re.compile(b'"[^"]*"?')

@@ -49,11 +49,14 @@ PHRASES: Final[Mapping[What, str]] = {
 
 def find_vanishing(view: TopologyView) -> Iterator[Finding]:
     """Yield how messages may end in a queue without a dead letter in another one: HS323."""
-    graph = PlaceGraph(view)
-    came = find_leads(graph.edges, graph.starts)
+    graph = view.build_once(PlaceGraph)
+    came = graph.came
+    if not graph.is_whole:
+        text = "not all queues from which messages vanish were found: there are too many ways to follow all of them"
+        yield Finding("HS323", None, text, detail="limit")
     places: dict[str, list[MessageLocation]] = {}
     for place in graph.edges:
-        if place.kind == "queue":
+        if place.kind == "queue" and graph.edges[place][0] in graph.edges:  # it is known where its dead letters go
             places.setdefault(place.name, []).append(place)
     found = [each for each in dead_letters.find(view) if each.code in OTHER_RULES]
     elsewhere = {part.name for each in found for part in (each.part, *each.related) if isinstance(part, Queue)}

@@ -85,6 +85,11 @@ class PlaceGraph:
         except OutOfBudget:
             self.is_whole = False
 
+    @cached_property
+    def came(self) -> Mapping[MessageLocation, MessageLocation | None]:
+        """Each place that published messages come to -> the place before it, as `find_leads` returns it."""
+        return find_leads(self.edges, self.starts)
+
     def route(self, exchange: str, key: str) -> tuple[str, ...]:
         """Return the queues that get a dead letter without headers; none where the broker would refuse it."""
         address = Publish(exchange, key)

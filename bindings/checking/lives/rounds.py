@@ -34,7 +34,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about messages that go round: HS321, HS322, HS325."""
     if not view.graph.dead_letters:
         return
-    graph = PlaceGraph(view)
+    graph = view.build_once(PlaceGraph)
     rounds = _Rounds(graph)
     for circle in find_cycles(graph.edges):
         yield from rounds.judge(circle)
@@ -56,7 +56,7 @@ class _Rounds:
         self._graph: Final = graph
         self._view: Final = graph.view
         self._release: Final = graph.view.topology.profile.lives
-        self._came: Final = find_leads(graph.edges, graph.starts)
+        self._came: Final = graph.came
         self._reported: set[str] = set()
         """Queues that findings are about."""
         self._retries: Final[dict[str, tuple[Life, list[str]]]] = {}
@@ -130,10 +130,11 @@ class _Rounds:
             {place: [target for target in self._graph.edges[place] if target in members] for place in members},
             [target for target in self._graph.edges[start] if target in members],
         )
-        life = self._find_life(start, walk_back(came, start), is_round=True)
+        way = walk_back(came, start)
+        life = self._find_life(start, way, is_round=True)
         if life is None:
             return
-        yield from self._find_bystanders(start, [start, *walk_back(came, start)], life)
+        yield from self._find_bystanders(start, [start, *way], life)
         names = list(dict.fromkeys(place.name for place in about))
         self._reported.update(names, (event.queue for event in life.round))
         waits = sorted({place.name for place in members if self._graph.pauses(place)})

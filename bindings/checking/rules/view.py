@@ -6,9 +6,9 @@ plugin is opaque: no rule may rely on what it hands on, nor on what it does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from exchange.entities.entities import Binding, Destination
 from exchange.entities.queue_arguments import refuse_queue
@@ -25,6 +25,7 @@ from exchange.values.message import Message
 __all__ = ["NOTHING", "TopologyView", "is_too_long"]
 
 NOTHING: Final[dict[Binding, None]] = {}
+Built = TypeVar("Built")
 
 
 class TopologyView:
@@ -44,6 +45,7 @@ class TopologyView:
         self._limits: Final[dict[str, Limits | None]] = {}
         self._kinds: Final[dict[str, type[Kind]]] = {}
         self._routers: Final[dict[str, Kind]] = {}
+        self._built: Final[dict[Any, Any]] = {}
 
     def kind_of(self, exchange: str) -> type[Kind]:
         """Return the kind of an exchange that decides by conditions; `UnknownExchange` if it is opaque."""
@@ -218,6 +220,13 @@ class TopologyView:
             possible = {build_limits(settings, part, profile) for settings in self.graph.possible_settings(queue)}
             self._limits[queue] = possible.pop() if len(possible) == 1 else None
         return self._limits[queue]
+
+    def build_once(self, build: Callable[[TopologyView], Built]) -> Built:
+        """Return what several rules build of the view: one object for all of them."""
+        if build not in self._built:
+            self._built[build] = build(self)
+        built: Built = self._built[build]
+        return built
 
     @cached_property
     def dead_letters(self) -> dict[str, list[str]]:

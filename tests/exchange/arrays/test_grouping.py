@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from exchange.arrays import grouping
 from exchange.arrays.grouping import group_keys
 
 ROWS = 1 << 17
@@ -28,19 +29,11 @@ def test_keys_that_come_again_after_many_others_repeat(distinct: int, grouped: b
         assert len(found[0]) == len(keys.unique())
 
 
-def test_keys_that_repeat_only_near_to_each_other_are_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_repeat_only_near_to_each_other_are_not_encoded() -> None:
     """One of ten keys comes twice, one row after the other: nine tenths are distinct, wherever one looks."""
     numbers = np.arange(ROWS)
     numbers[::10] = numbers[1::10][: len(numbers[::10])]
-    sizes: list[int] = []
-
-    def count(keys: pa.Array) -> int:
-        sizes.append(len(keys))
-        return len(keys.unique())
-
-    monkeypatch.setattr("exchange.arrays.grouping._count_distinct", count)
-    assert group_keys(keys_of(numbers), None, 1) is None
-    assert len(sizes) == 3
+    assert not grouping._repeat(keys_of(numbers))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])
