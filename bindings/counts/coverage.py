@@ -73,11 +73,11 @@ def sum_over_groups(tally: Tally, groups: Sequence[Hashable | None], taken: Iter
     return {group: count for group, count in zip(numbers, sums.tolist(), strict=True) if count}
 
 
-def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...]) -> Pairs:
+def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...], taken: Pairs | None = None) -> Pairs:
     """Return the bindings of each outcome that were the only way of its messages to their destination.
 
     Ways without a binding count, too: to the exchange of publication, to an alternate exchange, and from the default
-    exchange to a queue.
+    exchange to a queue. ``taken`` are the bindings of the outcomes, if they are known.
     """
     listed = list(outcomes)
     codes: dict[Destination, int] = {}
@@ -88,7 +88,7 @@ def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...
         met = dict.fromkeys(chain.from_iterable(lists))
         return pair(lists, {name: codes.setdefault(Destination(kind, name), len(codes)) for name in met})
 
-    certain = pair(outcome.bindings for outcome in listed)
+    certain = pair(outcome.bindings for outcome in listed) if taken is None else taken
     possible = pair(outcome.possible_bindings for outcome in listed)
     queues = destinations("queue", (outcome.queues for outcome in listed))
     exchanges = destinations("exchange", (outcome.exchanges for outcome in listed))
@@ -102,12 +102,12 @@ def find_sole_bindings(outcomes: Iterable[Outcome], bindings: tuple[Binding, ...
     def keys(pairs: Pairs) -> Indices:
         return pairs.rows * len(codes) + pairs.values
 
-    taken = keys(certain.with_values(of[certain.values]))
-    ways = [taken, keys(possible.with_values(of[possible.values])), *map(keys, (published, alternates, implicit))]
+    ends = keys(certain.with_values(of[certain.values]))
+    ways = [ends, keys(possible.with_values(of[possible.values])), *map(keys, (published, alternates, implicit))]
     distinct, counts = np.unique(np.concatenate(ways), return_counts=True)
-    alone = np.flatnonzero(counts[np.searchsorted(distinct, taken)] == 1)
+    alone = np.flatnonzero(counts[np.searchsorted(distinct, ends)] == 1)
     reached = np.append(np.sort(np.concatenate([keys(queues), keys(exchanges)])), -1)  # np.isin would hash them
-    sole = alone[reached[np.searchsorted(reached[:-1], taken[alone])] == taken[alone]]
+    sole = alone[reached[np.searchsorted(reached[:-1], ends[alone])] == ends[alone]]
     return Pairs(certain.rows[sole], certain.values[sole])
 
 
@@ -116,8 +116,9 @@ def coverage(tally: Tally, topology: Topology) -> Coverage:
     if tally.topology != compute_fingerprint(topology):
         raise InputError("this tally is for another topology: audit the archive again with this one")
     uses = Uses(tally, topology)
+    exchanges = uses.exchanges()
     return Coverage(
-        uses.totals(), uses.bindings(), uses.queues(), uses.exchanges(), uses.alternates(), uses.unroutable()
+        uses.totals(exchanges), uses.bindings(), uses.queues(), exchanges, uses.alternates(), uses.unroutable()
     )
 
 
@@ -137,7 +138,7 @@ class Uses:
         """Return one row for each binding, in the order of `sort_bindings`."""
         count, topology = len(self._bindings), self._topology
         taken, possible = self._taken, self._possible
-        sole = find_sole_bindings(self._outcomes, self._bindings)
+        sole = find_sole_bindings(self._outcomes, self._bindings, self._taken)
         taken = self._by_value(taken)
         spans = self._columns.spans.merge(taken.rows, taken.values, count)
         registers = self._columns.registers.merge(taken.rows, taken.values)
@@ -162,9 +163,9 @@ class Uses:
 
     def queues(self) -> tuple[QueueUse, ...]:
         """Return one row for each queue, by name."""
-        names = sorted(self._topology.queues)
-        numbers = {name: number for number, name in enumerate(names)}
-        got = self._by_value(pair((each.queues for each in self._outcomes), numbers))
+        numbers = self._queue_numbers
+        names = [*numbers]
+        got = self._by_value(self._queues)
         may = pair((each.possible_queues for each in self._outcomes), numbers)
         count = len(names)
         spans = self._columns.spans.merge(got.rows, got.values, count)
@@ -230,8 +231,8 @@ class Uses:
             rows.append(UnroutableMessages(name, refused, facts.messages, facts.shapes, sample, *facts.span[1:]))
         return tuple(sorted(rows, key=lambda row: (-row.messages, row.exchange, row.refused)))
 
-    def totals(self) -> Totals:
-        """Return the sums over all bindings and messages."""
+    def totals(self, exchanges: Sequence[ExchangeUse]) -> Totals:
+        """Return the sums over all bindings and messages, which these exchanges got from publishers."""
         topology = self._topology
         behind_dead_letters = TopologyGraph(topology).only_dead_letters - self._through.keys()
         eligible = {
@@ -240,16 +241,15 @@ class Uses:
             if _exists(binding, topology) and binding.source not in behind_dead_letters
         }
         hit = {*np.flatnonzero(np.bincount(np.append(self._taken.values, self._possible.values))).tolist()}
-        fates: dict[str, int] = {}
-        copies = 0
-        for outcome, messages in zip(self._outcomes, self._messages.tolist(), strict=True):
-            fates[outcome.fate] = fates.get(outcome.fate, 0) + messages
-            copies += len(outcome.queues) * messages
-        numbers = {name: number for number, name in enumerate(topology.queues)}
+        published, unroutable, undecided, refused = (
+            sum([getattr(each, name) for each in exchanges])
+            for name in ("published", "unroutable", "undecided", "refused")
+        )
+        copies = sum([fan * messages for each in exchanges for fan, messages in each.fan_out.items()])
         return Totals(
-            len(self._bindings), len(eligible), len(hit & eligible), sum(fates.values()),
-            fates.get("routed", 0), fates.get("unroutable", 0), fates.get("undecided", 0), fates.get("refused", 0),
-            copies, int(self._avoided(numbers).sum()),
+            len(self._bindings), len(eligible), len(hit & eligible), published,
+            published - unroutable - undecided - refused, unroutable, undecided, refused,
+            copies, int(self._avoided(self._queue_numbers).sum()),
         )  # fmt: skip
 
     @cached_property
@@ -267,8 +267,19 @@ class Uses:
 
     @cached_property
     def _got(self) -> Mapping[str, int]:
-        """Queue -> number of messages that it certainly got; those that got none are left out."""
-        return dict(self._messages_by_name(each.queues for each in self._outcomes))
+        """Queue -> number of messages that it certainly got."""
+        messages = _sum(self._queues.values, self._messages[self._queues.rows], len(self._queue_numbers))
+        return dict(zip(self._queue_numbers, messages.tolist(), strict=True))
+
+    @cached_property
+    def _queue_numbers(self) -> Mapping[str, int]:
+        """Queue -> its number; they are in order."""
+        return {name: number for number, name in enumerate(sorted(self._topology.queues))}
+
+    @cached_property
+    def _queues(self) -> Pairs:
+        """The queues that certainly got the messages of outcomes."""
+        return pair((each.queues for each in self._outcomes), self._queue_numbers)
 
     def _messages_by_name(self, names: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, int]]:
         lists = list(names)

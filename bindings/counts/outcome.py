@@ -166,7 +166,7 @@ class OutcomeExplorer:
         """
         if not self._onwards.isdisjoint(bindings):
             return None
-        found = {self._queues[number] for number in bindings}
+        found = set(map(self._queues.__getitem__, bindings))
         queues = tuple(sorted([queue for queue in found if queue is not None]))
         return Outcome(exchange, queues, tuple(sorted(bindings)), (exchange,), (), bool(queues))
 

@@ -118,11 +118,9 @@ class Comparer:
 
     def _compare(self, batch: pa.RecordBatch) -> None:
         addresses = find_addresses(batch)
-        (before, shapes), (after, shapes_after) = (
-            classifier.classify_addresses(batch, addresses) for classifier in self._classifiers
-        )
+        before, after = (classifier.classify_addresses(batch, addresses) for classifier in self._classifiers)
         weights = compute_weights(batch)
-        numbers = self._number_pairs(before, after)
+        numbers = self._number_pairs(before.classes, after.classes)
         self._pair_spans.count(numbers, weights)
         for queue in self._repartitioned:
             self._count_moves(batch, queue, np.flatnonzero(self._gets[queue].take(numbers)), weights)
@@ -138,7 +136,7 @@ class Comparer:
         hashes = hash_column(keys)
         self._witnesses.add(batch, rows, changed, hashes)
         self._distinct.add(changed, hashes)
-        self._count_shapes(keys, changed, shapes[at] * MIX ^ shapes_after[at], weights)
+        self._count_shapes(keys, changed, before.shapes[at] * MIX ^ after.shapes[at], weights)
 
     def _number_pairs(self, before: IntArray, after: IntArray) -> IntArray:
         """Return the number of each row's pair of classes, from 0; compare the pairs that are new.

@@ -1,9 +1,10 @@
 """Count batches of an archive to a tally.
 
-Where keys repeat, rows are grouped by address first (`exchange.routing.columns.addresses`): what depends on
-the key alone, and the sketches, are computed once per address of a window of rows. A row whose class differs from that
-of its address, because of headers, CC or BCC, is counted by itself. Where keys do not repeat, every row is counted by
-itself. Times are always read row by row. The tally is the same in each case.
+Where keys repeat, rows are grouped by address first (`exchange.routing.columns.addresses`). What depends on the key
+alone is computed when an address comes first (`bindings.counts.columnar.classes.known`); heavy hitters are counted once
+per address of a window of rows. A row whose class differs from that of its address, because of headers, CC or BCC, is
+counted by itself. Where keys do not repeat, every row is counted by itself. Times are always read row by row. The tally
+is the same in each case.
 
 A row may stand for several messages that were counted before (`bindings.counts.columnar.arrays.spans`). These messages
 must lie in one slot of the whole archive's timeline, and exchange and key must decide their outcome (`Tallier.by_key`).
@@ -20,14 +21,14 @@ import pyarrow as pa
 from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
 from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
-from bindings.counts.columnar.classes.classes import STATES, Classifier
+from bindings.counts.columnar.classes.classes import STATES, AddressClasses, Classifier
 from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.timeline import TimelineCounter
 from bindings.counts.tally import Tally, compute_fingerprint
-from exchange.arrays.table import IntArray, KeyArray
+from exchange.arrays.table import IntArray
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
@@ -70,6 +71,8 @@ class Tallier:
         self._samples = Samples()
         self._hot = HeavyHitters()
         self._shapes = HeavyHitters(self._shape)
+        self._sketched = 0, np.zeros(0, np.int32)
+        """Age of the known addresses, and number of one -> class to whose sketches its key was added last."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,8 +114,8 @@ class Tallier:
         addresses = find_addresses(batch)
         if addresses.address_of_row is None:
             self._window.most_rows = WINDOW
-        classes, shapes = self._classifier.classify_addresses(batch, addresses)
-        weights = compute_weights(batch)
+        found = self._classifier.classify_addresses(batch, addresses)
+        classes, weights = found.classes, compute_weights(batch)
         self._spans.count(classes, weights)
         self._spans.note_times(batch, None, classes)
         self._timeline.add(batch, classes, weights, self._classifier.outcomes)
@@ -131,7 +134,7 @@ class Tallier:
                 self._count_partitions(queue, choose_partitions(batch, rows, partitioning), rows, weights)
         if self._sketches:
             # In a full window, leave out keys that occur once: they are no heavy hitters, and their texts are costly.
-            self._sketch(addresses.keys, groups, groups.spread(shapes), least=2 if batch.num_rows >= WINDOW else 1)
+            self._sketch(addresses.keys, groups, found, least=2 if batch.num_rows >= WINDOW else 1)
 
     def _count_partitions(
         self, queue: str, chosen: IntArray, rows: npt.NDArray[np.intp], weights: npt.NDArray[np.int64] | None
@@ -142,15 +145,17 @@ class Tallier:
             key = (queue, None if partition == UNDECIDED else partition)
             self._partitions[key] = self._partitions.get(key, 0) + count
 
-    def _sketch(self, keys: pa.Array, groups: _Groups, shapes: KeyArray, least: int) -> None:
+    def _sketch(self, keys: pa.Array, groups: _Groups, found: AddressClasses, least: int) -> None:
         def keys_of(rows: npt.NDArray[np.intp]) -> pa.Array:
             return keys.take(pa.array(groups.addresses(rows)))
 
         classes, weights = groups.classes, groups.weights
         outcomes = self._classifier.outcomes
-        hashes = groups.spread(hash_column(keys))
-        self._distinct.add(classes, hashes)
-        self._samples.add(classes, hashes, keys_of, len(outcomes))
+        shapes = groups.spread(found.shapes)
+        hashes = groups.spread(hash_column(keys) if found.hashes is None else found.hashes)
+        new = self._find_new(classes, found)
+        self._distinct.add(classes[new], hashes[new])
+        self._samples.add(classes[new], hashes[new], lambda rows: keys_of(new[rows]), len(outcomes))
         self._hot.add(classes, hashes, weights, keys_of, least)
         has_shapes = np.array(
             [outcome.routed is not True or bool(outcome.alternates) for outcome in outcomes], np.bool_
@@ -159,6 +164,21 @@ class Tallier:
         if len(at):
             weights = None if weights is None else weights[at]
             self._shapes.add(classes[at], shapes[at], weights, lambda rows: keys_of(at[rows]), least)
+
+    def _find_new(self, classes: IntArray, found: AddressClasses) -> npt.NDArray[np.intp]:
+        """Return the groups whose keys may not be among the distinct ones and in the samples of their classes yet."""
+        numbers = found.numbers
+        if numbers is None:
+            return np.arange(len(classes))
+        known = self._classifier.known
+        if self._sketched[0] != known.age:
+            self._sketched = known.age, np.zeros(0, np.int32)
+        before = self._sketched[1]
+        before = np.append(before, np.full(len(known) - len(before), -1, np.int32))
+        new = np.append(before.take(numbers) != classes[: len(numbers)], np.ones(len(classes) - len(numbers), np.bool_))
+        before[numbers] = classes[: len(numbers)]
+        self._sketched = known.age, before
+        return np.flatnonzero(new)
 
     def _shape(self, key: str) -> str:
         return ".".join(["*" if word is None else word for word in self._classifier.shape(key)])

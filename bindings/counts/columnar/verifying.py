@@ -138,7 +138,7 @@ class Verifier:
             if unknown == rows:
                 return
             batch = batch.filter(pc.is_valid(batch.column("routed_queues")))
-        classes, _ = self._classifier.classify_addresses(batch, find_addresses(batch))
+        classes = self._classifier.classify_addresses(batch, find_addresses(batch)).classes
         verdicts = self._judge(classes, self._lists.numbers(batch.column("routed_queues")))
         self._spans.count(verdicts, None)
         differ = np.flatnonzero(verdicts >= len(PLAIN))

@@ -13,7 +13,6 @@ One key of each new class is shown to a function, and the answer holds for the c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -240,19 +239,15 @@ class KeyClasses:
                     found.update(self._queues_in(group))
         return found
 
-    def conditions_of(self, key_class: int) -> list[tuple[str, str]]:
-        """Return the conditions of its entry that match, each as the exchange and the key of its bindings.
+    def conditions_of(self, key_class: int) -> MetConditions:
+        """Return the conditions that match, at all exchanges that its entry reaches, and perhaps others.
 
         Only if bindings are distinguished by their keys.
         """
-        entry = self.entry_of(key_class)
-        realm = self._realms[entry.realm]
-        members = realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1)
+        realm = self._realms[self.entry_of(key_class).realm]
+        members = realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1).tolist()
         literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
-        met = chain(
-            [realm.groups[member] for member in members.tolist()], zip(literal[::2], literal[1::2], strict=True)
-        )
-        return [condition for condition in met if condition[0] == entry.name]
+        return MetConditions(realm.groups, members, [*zip(literal[::2], literal[1::2], strict=True)])
 
     def _queues_in(self, group: Any) -> tuple[str, ...]:
         if not isinstance(group, frozenset):  # bindings are distinguished by their keys
@@ -266,6 +261,17 @@ class KeyClasses:
             return ()
         numbers = self._numbers_of(words).tolist()
         return tuple([word if number else None for word, number in zip(words, numbers, strict=True)])
+
+
+class MetConditions(NamedTuple):
+    """Conditions that match, each as the exchange and the key of its bindings."""
+
+    groups: Sequence[tuple[str, str]]
+    """Those with wildcards that may match at an entry, the same for each of its key classes."""
+    members: list[int]
+    """Indices of those that match."""
+    literals: list[tuple[str, str]]
+    """Those without wildcards that match."""
 
 
 class _Realm(NamedTuple):
@@ -336,6 +342,10 @@ class KeyDecisions:
         """
         key_classes, shapes = self._key_classes.classify(column, entries)
         return self.number_classes(key_classes, column), shapes
+
+    def find(self, key_classes: KeyArray) -> IntArray:
+        """Return the numbers of key classes; 0 for those that no column had."""
+        return self._numbers.find(key_classes)
 
     def number_classes(self, key_classes: KeyArray, column: Column) -> IntArray:
         """Return the number of the class of each key of a column."""

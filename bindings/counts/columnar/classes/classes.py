@@ -13,6 +13,7 @@ class that route differently, and the tests look for that.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,13 +24,14 @@ from bindings.archive.names import escape, unescape
 from bindings.counts.columnar.arrays.hashing import CHUNK, split_chunks
 from bindings.counts.columnar.arrays.rows import build_messages, find_rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
+from bindings.counts.columnar.classes.known import KnownAddresses
 from bindings.counts.outcome import Outcome, OutcomeExplorer, sort_bindings
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
 from exchange.kinds import Decider, can_delay, find_kind
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
-from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions
+from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions, PublishedExchange
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, find_special_exchanges
 from exchange.topology.topology import Topology
 from exchange.values.field_values import resolve_type
@@ -62,6 +64,19 @@ class Classes(NamedTuple):
     """Row -> hash of its key's shape, in which ``*`` replaces every word that no binding names."""
 
 
+class AddressClasses(NamedTuple):
+    """The classes of the rows of a batch, of which the addresses were found."""
+
+    classes: IntArray
+    """Row -> index of its outcome in `Classifier.outcomes`."""
+    shapes: KeyArray
+    """Address -> hash of its key's shape."""
+    numbers: IntArray | None
+    """Address -> its number in `Classifier.known`; None if each row is an address."""
+    hashes: KeyArray | None
+    """Address -> hash of its key; None if each row is an address."""
+
+
 class Classifier:
     """Computes the classes of messages.
 
@@ -82,6 +97,8 @@ class Classifier:
         for number, binding in enumerate(sort_bindings(topology)):
             if binding.source in compares and not can_delay(topology.exchanges[binding.source]):
                 self._bindings_of_key.setdefault((binding.source, binding.routing_key), []).append(number)
+        self._bindings_of_group: Final[dict[str, list[Sequence[int]]]] = {}
+        """Exchange of an entry -> for each group of conditions that its messages may meet, its own bindings."""
         self._special: Final = find_special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
@@ -139,19 +156,18 @@ class Classifier:
         routing key, and for a broken header field.
         """
         addresses = find_addresses(batch)
-        classes, shapes = self.classify_addresses(batch, addresses)
-        return Classes(classes, addresses.spread(shapes))
+        found = self.classify_addresses(batch, addresses)
+        return Classes(found.classes, addresses.spread(found.shapes))
 
-    def classify_addresses(self, batch: pa.RecordBatch, addresses: RowAddresses) -> tuple[IntArray, KeyArray]:
-        """Return the class of each row, and the shape's hash of each address; raises as ``classify``."""
+    def classify_addresses(self, batch: pa.RecordBatch, addresses: RowAddresses) -> AddressClasses:
+        """Return the class of each row, and what is known of each address; raises as ``classify``."""
         entries = self._codes_of(addresses)
-        shapes = np.empty(len(entries), np.uint64)
-        numbers = np.zeros(len(entries), np.int32)
-        start = 0
-        for column, key_classes, some in self._found.find(addresses, entries):
-            chunk = slice(start, start + column.size)
-            numbers[chunk], shapes[chunk] = self._decisions.number_classes(key_classes, column), some
-            start += column.size
+        found = self._found.find(addresses, entries)
+        parts = [self._decisions.number_classes(key_classes, column) for column, key_classes in found.new]
+        if found.numbers is None:
+            numbers = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        else:
+            numbers = self._decisions.find(found.key_classes)
         by_address = self._decisions.answers.take(numbers)
         refused = entries < 0
         by_address[refused] = ~entries[refused]
@@ -165,7 +181,12 @@ class Classifier:
             alone |= copies & ~addresses.spread(refused)
         if alone.any():
             self._classify_each(batch, np.flatnonzero(alone), classes)
-        return classes, shapes
+        return AddressClasses(classes, found.shapes, found.numbers, found.hashes)
+
+    @property
+    def known(self) -> KnownAddresses:
+        """The addresses of batches so far, if they repeat; too many are forgotten when more come."""
+        return self._found.known
 
     def _codes_of(self, addresses: RowAddresses) -> npt.NDArray[np.int64]:
         codes = np.array([self._code_of(unescape(name)) for name in addresses.names], np.int64)
@@ -188,8 +209,7 @@ class Classifier:
         outcome, and the router is not asked. Where it matches none, an alternate exchange may take the message.
         """
         entry = self._key_classes.entry_of(key_class)
-        conditions = self._key_classes.conditions_of(key_class)
-        numbers = [number for each in conditions for number in self._bindings_of_key.get(each, ())]
+        numbers = self._bindings_met(entry, key_class)
         if numbers:
             own = self._explorer.outcome_of_bindings(entry.name, numbers)
             if own is not None:
@@ -201,6 +221,19 @@ class Classifier:
         if HEADERS in needs:
             return BY_HEADERS
         return self._class_of(outcome)
+
+    def _bindings_met(self, entry: PublishedExchange, key_class: int) -> list[int]:
+        """Return the numbers of the bindings of an entry that match, if it only compares keys."""
+        met = self._key_classes.conditions_of(key_class)
+        of_group = self._bindings_of_group.get(entry.name)
+        if of_group is None:
+            of_group = [self._bindings_of_key.get(each, ()) if each[0] == entry.name else () for each in met.groups]
+            self._bindings_of_group[entry.name] = of_group
+        numbers = list(chain.from_iterable([of_group[group] for group in met.members]))
+        for condition in met.literals:
+            if condition[0] == entry.name:
+                numbers += self._bindings_of_key.get(condition, ())
+        return numbers
 
     def _class_of(self, outcome: Outcome) -> int:
         number = self._by_outcome.get(outcome)
@@ -258,23 +291,57 @@ class Classifier:
         return known
 
 
+class _Found(NamedTuple):
+    """The key classes of the addresses of a batch."""
+
+    key_classes: KeyArray
+    """Address -> its key class."""
+    shapes: KeyArray
+    """Address -> hash of its key's shape."""
+    new: list[tuple[Column, KeyArray]]
+    """Keys whose classes were computed now, each with its key class; those of all other addresses were before."""
+    numbers: IntArray | None
+    """Address -> its number among the known ones; None if each row is an address, of which none is kept."""
+    hashes: KeyArray | None
+    """Address -> hash of its key; None if each row is an address."""
+
+
 class _FoundClasses:
     """The key classes of a topology; those of a batch are found once, also if several classifiers ask."""
 
     def __init__(self, key_classes: KeyClasses) -> None:
         self.key_classes: Final = key_classes
-        self._last: tuple[RowAddresses, list[tuple[Column, KeyArray, KeyArray]]] | None = None
+        self.known: Final = KnownAddresses()
+        self._classes: KeyArray = np.zeros(0, np.uint64)
+        self._shapes: KeyArray = np.zeros(0, np.uint64)
+        """Number of a known address -> hash of its key's shape, as ``_classes`` has its key class."""
+        self._last: tuple[RowAddresses, _Found] | None = None
 
-    def find(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> list[tuple[Column, KeyArray, KeyArray]]:
-        """Return the keys of addresses, column by column, each with their key classes and the hashes of shapes."""
+    def find(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> _Found:
+        """Return the key classes of addresses."""
         if self._last is None or self._last[0] is not addresses:
-            found: list[tuple[Column, KeyArray, KeyArray]] = []
-            start = 0
-            for column in split_chunks(addresses.keys):
-                found.append((column, *self.key_classes.classify(column, entries[start : start + column.size])))
-                start += column.size
-            self._last = addresses, found
+            known = None if addresses.address_of_row is None else self._find_known(addresses, entries)
+            self._last = addresses, self._classify(addresses.keys, entries) if known is None else known
         return self._last[1]
+
+    def _find_known(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> _Found:
+        numbers, new, hashes = self.known.number(addresses)
+        begin = len(self.known) - len(new)
+        added = self._classify(addresses.keys.take(pa.array(new)), entries[new])
+        self._classes = np.append(self._classes[:begin], added.key_classes)
+        self._shapes = np.append(self._shapes[:begin], added.shapes)
+        return _Found(self._classes.take(numbers), self._shapes.take(numbers), added.new, numbers, hashes)
+
+    def _classify(self, keys: pa.Array, entries: npt.NDArray[np.int64]) -> _Found:
+        key_classes, shapes = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint64)
+        new: list[tuple[Column, KeyArray]] = []
+        start = 0
+        for column in split_chunks(keys):
+            chunk = slice(start, start + column.size)
+            key_classes[chunk], shapes[chunk] = self.key_classes.classify(column, entries[chunk])
+            new.append((column, key_classes[chunk]))
+            start += column.size
+        return _Found(key_classes, shapes, new, None, None)
 
 
 _ABSENT: Final = object()
