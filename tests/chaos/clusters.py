@@ -104,6 +104,10 @@ class Cluster(Broker):
             self._containers[n + 1].stop(timeout=GRACE)
             self.start_nodes()
 
+    def start_node(self, n: int) -> None:
+        """Start a node that was killed, on its data; it may not answer yet."""
+        self._containers[n + 1].start()
+
     def start_nodes(self) -> None:
         """Start all nodes that do not run, on their data, and those that are frozen, and wait until all answer."""
         for n in {*range(NODES)} - {*self.alive}:

@@ -261,9 +261,11 @@ class Topic(Readable, Writable):
         kind: str = "kafka",
         partitions: int = PARTITIONS,
         config: Mapping[str, str] | None = None,
+        replicas: int | None = None,
     ) -> None:
         super().__init__(brokers, side, folder)
         self.broker = brokers["kafka for transactions" if transactional else kind]
+        self._replicas = self.broker.size if replicas is None else replicas
         self._transactional = transactional
         self.own_id = transactional
         """Whether the bridge's transactions have a fixed id: then only one process at a time can run."""
@@ -285,8 +287,7 @@ class Topic(Readable, Writable):
     def make(self, partitions: int = PARTITIONS) -> None:
         """Create the topic."""
         self.partitions = partitions
-        assert self.broker is not None
-        self.topics.make(partitions, self.name, self._config, self.broker.size)
+        self.topics.make(partitions, self.name, self._config, self._replicas)
         self._taken.clear()
 
     def delete_topic(self) -> None:

@@ -46,6 +46,22 @@ LOSSES: Final[list[Mutant]] = [
         ("unread deliveries have no room", " + len(self.unread)", ""),
     ),
     *mutants_of(
+        "bridge/endpoints/kafka/consumer/remade_topics.py",
+        "bridge/endpoints/kafka/test_kafka_remade_topics.py",
+        ("a record of a later epoch proves an offset", " and lane.epochs[0][1] == epoch:", ":"),
+        ("a record before an offset proves it", "lane.epochs[0][0] >= offset and", "True and"),
+        ("epochs of another topic are compared", "now == ids.committed.get(key) and key in", "key in"),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/member.py",
+        "bridge/endpoints/kafka/test_kafka_member.py simulation/test_simulation.py",
+        (
+            "what is not settled is forgotten when a log loses its end",
+            "if lane.offsets and lane.offsets[0] < message.offset():",
+            "if False:",
+        ),
+    ),
+    *mutants_of(
         "bridge/pump/order.py",
         "bridge/pump/test_outlet.py simulation/test_simulation.py",
         ("the next of a key is not sent after the first", "return line[0] if was_first else None", "return None"),

@@ -158,16 +158,15 @@ class ModelConsumer:
             if position < 0 or partition in self.paused or partition >= len(self.topic.partitions):
                 continue
             records = self.topic.partitions[partition]
-            if position > len(records):  # out of range, or its log was cut off
+            if position > len(records):  # out of range
                 position = 0
             while position < self.topic.end_of(partition) and len(found) < count:
                 if (record := records[position]) is not None:
                     key, value = record
+                    epoch = self.topic.epoch_of(partition, position)
                     where: dict[str, Any] = {"topic": TOPIC, "partition": partition, "offset": position}
-                    found.append(Record(key=key, value=value, timestamp=(0, -1), **where))
+                    found.append(Record(key=key, value=value, timestamp=(0, -1), leader_epoch=epoch, **where))
                 position += 1
-            if position != self.positions[partition]:
-                self.topic.read_since.add(partition)
             if position != self.positions[partition] or position < self.topic.end_of(partition):
                 self._ended.discard(partition)
             elif self._settings.get("enable.partition.eof") and partition not in self._ended and len(found) < count:
@@ -211,9 +210,8 @@ class ModelConsumer:
         if fault == "refuse one" and error == KafkaError.REBALANCE_IN_PROGRESS:
             answers[0].error, error, taken = KafkaError(error), None, offsets[1:]
         for each in taken:
-            self.topic.committed[each.partition] = (each.offset, each.metadata or "")
-            if each.partition in self.topic.read_since & self.topic.cut.keys():
-                del self.topic.cut[each.partition]
+            epoch = -1 if each.leader_epoch is None else each.leader_epoch
+            self.topic.committed[each.partition] = (each.offset, each.metadata or "", epoch)
         if fault != "lose answer" and not self.host.is_dead:
             problem = None if error is None else KafkaError(error)
             answer = self._settings["on_commit"]
@@ -224,7 +222,10 @@ class ModelConsumer:
     def seek(self, there: TopicPartition) -> None:
         if self.positions.get(there.partition, -1) < 0:
             raise KafkaException(KafkaError(KafkaError._STATE))
-        self.positions[there.partition] = 0
+        epoch = there.leader_epoch
+        self.positions[there.partition] = (
+            0 if epoch is None else self.topic.valid(there.partition, there.offset, epoch)
+        )  # fmt: skip
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, partition) for partition in self.positions]

@@ -53,10 +53,11 @@ class ModelAsker:
         consumer = self._host.consumer
         return Ids(
             {TOPIC: topic.id} if topic.exists else {},
-            {key: mark.removeprefix(MARK) for key, (_, mark) in known.items() if mark},
-            {key: offset for key, (offset, _) in known.items()},
+            {key: mark.removeprefix(MARK) for key, (_, mark, _) in known.items() if mark},
+            {key: offset for key, (offset, _, _) in known.items()},
             {key: len(topic.partitions[key[1]]) for key in paused if key[1] < len(topic.partitions)},
             frozenset([TOPIC]) if with_given and consumer is not None and consumer.positions else None,
+            {key: epoch for key, (_, _, epoch) in known.items() if epoch >= 0},
         )
 
     def end(self) -> None:
@@ -126,6 +127,8 @@ class KafkaTopic(Client):
             loop.call_later(fault.seconds + 1e-6, self._end_transactions, bool(fault.number % 2))
         elif fault.what == "remade":
             self._remake(fault)
+        elif fault.what == "cut off":
+            self._cut_off(fault.number)
         elif consumer is None or consumer.is_over:
             return
         elif fault.what == "rebalance":
@@ -135,8 +138,6 @@ class KafkaTopic(Client):
             loop.call_later(min(fault.seconds, SESSION), consumer.put_out)
         elif fault.what == "forget":
             consumer.forgotten = True
-        elif fault.what == "cut off":
-            self._cut_off(consumer, fault.number)
         elif fault.what in ("down", "hang") and fault.seconds > SESSION:
             consumer.put_out()
 
@@ -173,20 +174,18 @@ class KafkaTopic(Client):
         else:
             make()
 
-    def _cut_off(self, consumer: ModelConsumer, number: int) -> None:
+    def _cut_off(self, number: int) -> None:
         """Lose the newest records of a partition; their owner writes those again that the group has not committed."""
         partition = number % len(self.topic.partitions)
         records, left = self.topic.partitions[partition], self.topic.offset_of(partition)
-        if consumer.positions.get(partition, -1) < 0 or self.topic.stable[partition] is not None:
+        if not self.topic.exists or self.topic.stable[partition] is not None:
             return
         end = max(0, len(records) - 1 - number)
         again = [each for each in records[max(end, left) :] if each is not None]
-        del records[end:]
-        if consumer.positions[partition] > end:
-            consumer.positions[partition] = 0
-            self.world.again += end
-        self.topic.cut[partition] = end
-        self.topic.read_since.discard(partition)
+        self.topic.cut_off(partition, end)
+        consumer = self.consumer
+        if consumer is not None and not consumer.is_over and consumer.positions.get(partition, -1) > end:
+            consumer.positions[partition] = end
         self._put_all(again)
 
     def kill(self) -> None:

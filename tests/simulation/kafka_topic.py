@@ -66,7 +66,7 @@ class Calls:
 
 
 class ModelTopic:
-    """A topic, and its group. ``committed`` has offsets with their metadata; both outlive all clients."""
+    """A topic, and its group. ``committed`` has offsets, with metadata and epochs; both outlive all clients."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.number = 1
@@ -80,12 +80,9 @@ class ModelTopic:
         """Partition -> records, and None for what nobody reads: what was aborted, and ends of transactions."""
         self.stable: list[int | None] = [None] * partitions
         """Partition -> first offset of the open transaction."""
-        self.committed: dict[int, tuple[int, str]] = {}
-        self.cut: dict[int, int] = {}
-        """Partition that has lost records, and of which nothing was committed that was read since -> its end then. An
-        operator sets the group's offset to that while it has no member, as commits have no epoch of a leader."""
-        self.read_since: set[int] = set()
-        """Partitions of these that were read since."""
+        self.committed: dict[int, tuple[int, str, int]] = {}
+        self.epochs: list[list[tuple[int, int]]] = [[(0, 0)] for _ in range(partitions)]
+        """Partition -> first offsets, and epochs of the leaders that wrote the records from there on."""
         self.generation = 0
         self.taken_until = 0.0
         """Time until which a member that died has the partitions."""
@@ -128,15 +125,29 @@ class ModelTopic:
         return len(self.partitions[partition]) if stable is None else stable
 
     def offset_of(self, partition: int) -> int:
-        """Return the group's offset of this very topic."""
-        _, mark = self.committed.get(partition, (0, ""))
-        return self.begin_of(partition) if mark in ("", MARK + self.id) else 0
+        """Return the group's offset of this very topic and log."""
+        offset, mark, epoch = self.committed.get(partition, (0, "", -1))
+        return self.valid(partition, offset, epoch) if mark in ("", MARK + self.id) else 0
 
     def begin_of(self, partition: int) -> int:
         """Return the offset at which a client begins."""
-        offset, _ = self.committed.get(partition, (0, ""))
-        offset = min(offset, self.cut.get(partition, offset))
+        offset, _, _ = self.committed.get(partition, (0, "", -1))
         return offset if offset <= len(self.partitions[partition]) else 0
+
+    def epoch_of(self, partition: int, offset: int) -> int:
+        """Return the epoch of a record."""
+        return next(epoch for first, epoch in reversed(self.epochs[partition]) if first <= offset)
+
+    def valid(self, partition: int, offset: int, epoch: int) -> int:
+        """Return where a client goes on that has read up to an offset, and a record of this epoch before it."""
+        ends = [first for first, later in self.epochs[partition] if later > epoch >= 0]
+        return min([offset, *ends[:1], len(self.partitions[partition])])
+
+    def cut_off(self, partition: int, end: int) -> None:
+        """Elect a leader that has no records from an offset on."""
+        del self.partitions[partition][end:]
+        epochs = self.epochs[partition]
+        self.epochs[partition] = [*[each for each in epochs if each[0] < end], (end, epochs[-1][1] + 1)]
 
     def left(self) -> list[tuple[bytes, bytes]]:
         """Return the records that the group has not committed."""
@@ -153,5 +164,4 @@ class ModelTopic:
         self.is_readable = is_readable
         self.partitions = [[] for _ in range(partitions)]
         self.stable = [None] * partitions
-        self.cut.clear()
-        self.read_since.clear()
+        self.epochs = [[(0, 0)] for _ in range(partitions)]

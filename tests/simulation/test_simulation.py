@@ -34,6 +34,17 @@ FOUND: Final = {
         seed=0, sources=("kafka",), messages=33, odd=((14, "raises"),), span=0.5, window=20,
         faults=(Fault(at=2.683, where="dead", what="down", seconds=2.0),),
     ),
+    "an offset that was committed passes over what another leader has there": Plan(
+        seed=0, sources=("kafka",), messages=6, keys=8, span=10.0,
+        faults=(
+            Fault(at=4.074, where="kafka-0", what="lose", seconds=0.3, number=3),
+            Fault(at=4.242, where="kafka-0", what="cut off", seconds=0.02, number=2),
+        ),
+    ),
+    "what was read and not settled is forgotten when its log loses its end": Plan(
+        seed=1, sources=("kafka",), messages=20, odd=((4, "raises"),), window=1,
+        faults=(Fault(at=0.516, where="kafka-0", what="cut off", seconds=15.0, number=2),),
+    ),
 }  # fmt: skip
 """What was wrong -> the plan that showed it, as `python -m tests.simulation` printed it."""
 

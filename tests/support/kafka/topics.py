@@ -89,6 +89,10 @@ class Topics:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Partition -> the offset that the group committed; what an open transaction would change it to is not."""
+        return {each.partition: each.offset for each in self.positions(group, topic)}
+
+    def positions(self, group: str, topic: str) -> list[TopicPartition]:
+        """Return what the group committed for each partition."""
         deadline = time.monotonic() + find_limit()
         # By default, brokers answer only when no transaction is open, be it that of a process that was killed.
         own = {"group.id": group, "isolation.level": "read_uncommitted", "reconnect.backoff.max.ms": 1_000}
@@ -104,7 +108,7 @@ class Topics:
                     raise
                 time.sleep(0.2)
             else:
-                return {each.partition: each.offset for each in found}
+                return found
 
     @contextmanager
     def not_allowed(

@@ -6,6 +6,9 @@ deleted topic to a new topic of the same name.
 
 A partition whose offsets go back, or whose topic has another id than before, becomes a new lane: deliveries of the old
 lane settle nothing any more, and none of its offsets is committed from then on.
+
+An offset is committed with the epoch of the leader that wrote the record before it: an election of a leader that had
+not all records leaves others at the same offsets, which nothing else shows (KIP-320); see `remade_topics`.
 """
 
 from __future__ import annotations
@@ -48,8 +51,8 @@ class PartitionLane:
     """A partition, from its assignment until it is taken away, or until its offsets mean something else."""
 
     __slots__ = (
-        "assignment", "at_end", "begins_anew", "checked", "committed", "deletions", "end", "kept", "mark", "next",
-        "offsets", "partition", "reader", "settled", "topic", "topic_id",
+        "assignment", "at_end", "begins_anew", "checked", "committed", "deletions", "end", "epoch", "epochs", "kept",
+        "mark", "next", "offsets", "partition", "reader", "settled", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, assignment: PartitionAssignment, topic: str, partition: int, topic_id: str = "") -> None:
@@ -70,6 +73,10 @@ class PartitionLane:
         """Id of the topic that was read before; "" where it is unknown."""
         self.mark = ""
         """Metadata to commit beside offsets; see `topic_ids`."""
+        self.epoch: int | None = None
+        """Epoch of the leader that wrote the latest record; None: unknown."""
+        self.epochs: deque[tuple[int, int | None]] = deque()
+        """First offsets of epochs, from that of the first record that is not known to be committed on."""
         self.checked = False
         """Whether it is known that the topic is still the one whose offset this lane began at."""
         self.kept: list[Delivery] = []
@@ -85,11 +92,23 @@ class PartitionLane:
         """Whether the partition is still ours."""
         return self.assignment.lanes.get((self.topic, self.partition)) is self
 
+    def begin_epoch(self, offset: int, epoch: int | None) -> None:
+        """Note that the records from this offset on were written by the leader of this epoch."""
+        self.epoch = epoch
+        self.epochs.append((offset, epoch))
+
     def commit_at(self, offset: int) -> TopicPartition:
-        """Return the commit of all messages before this offset."""
+        """Return the commit of all messages before this offset.
+
+        Epochs belong to the very topic: those of one that was made anew count from 0 again.
+        """
         if not self.mark:
             return TopicPartition(self.topic, self.partition, offset)
-        return TopicPartition(self.topic, self.partition, offset, self.mark)
+        epochs = self.epochs
+        while len(epochs) > 1 and epochs[1][0] < self.committed:
+            epochs.popleft()
+        epoch = next((epoch for first, epoch in reversed(epochs) if first < offset), epochs[0][1] if epochs else None)
+        return TopicPartition(self.topic, self.partition, offset, self.mark, -1 if epoch is None else epoch)
 
 
 class PartitionAssignment:

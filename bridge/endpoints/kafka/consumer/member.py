@@ -198,10 +198,14 @@ class GroupMember:
                 self._note_error(problem, topic, lane)
             elif lane is not None:  # else it was taken away after this one was fetched
                 if message.offset() < lane.next:
-                    LOG.warning(
-                        "%s: %s-%d is read anew: its offsets are back at %d, from %d",
-                        self.name, topic, lane.partition, message.offset(), lane.next,
-                    )  # fmt: skip
+                    reason = (
+                        f"{topic}-{lane.partition} is read anew: its offsets are back at {message.offset()}, from "
+                        f"{lane.next}: its log has lost its end, or begun anew"
+                    )
+                    if lane.offsets and lane.offsets[0] < message.offset():  # these would never be settled
+                        assignment.fail(reason)
+                        return []
+                    LOG.warning("%s: %s", self.name, reason)
                     lane = assignment.replace(lane, lane.topic_id)
                     taken = [delivery for delivery in taken if is_current(delivery)]
                     self._remade.look_now()
@@ -216,6 +220,8 @@ class GroupMember:
                     assignment.begin_at(lane, offset)
                 if offset != lane.next:
                     lane.deletions.pass_over(lane.next, offset)
+                if (epoch := message.leader_epoch()) != lane.epoch:
+                    lane.begin_epoch(offset, epoch)
                 lane.next = offset + 1
                 lane.offsets.append(offset)
                 assignment.uncommitted += 1

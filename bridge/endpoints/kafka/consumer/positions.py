@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 from bridge.endpoint import Finding
 from bridge.endpoints.kafka.cluster.errors import describe_error
 from bridge.endpoints.kafka.consumer.topic_ids import EARLIEST_OFFSET, Asker, fetch_bounds
-from bridge.endpoints.positions import KeptPosition, Reset, judge_positions
+from bridge.endpoints.positions import MAX_LISTED, KeptPosition, Reset, judge_positions
+from exchange.text.display import list_some
 
 __all__ = ["check_positions"]
 
@@ -34,12 +35,21 @@ def check_positions(settings: Mapping[str, Any], partitions: Sequence[tuple[str,
         return [Finding("not checked", f"{group}: where it goes on: {reason}", "group")]
     finally:
         asker.end()
-    found = []
+    reset = RESETS.get(value, "start")
+    found, shortened = [], []
     for topic, partition in partitions:
         at = topic, partition
         if at in starts and at in ids.ends:
             committed, now = ids.committed.get(at, ""), ids.now.get(topic, "")
             is_other = bool(committed and now and committed != now)
-            found.append(KeptPosition(f"{topic}-{partition}", ids.offsets.get(at), starts[at], ids.ends[at], is_other))
+            log, offset, end = f"{topic}-{partition}", ids.offsets.get(at), ids.ends[at]
+            if at in ids.epochs and committed == now and ids.offsets[at] > end and reset != "refuse":
+                shortened.append(log)
+                offset = end
+            found.append(KeptPosition(log, offset, starts[at], end, is_other))
     way_out = f"auto.offset.reset is {value!r}: reset the group's offsets (kafka-consumer-groups.sh --reset-offsets)"
-    return [*judge_positions(found, group, "group", RESETS.get(value, "start"), way_out)]
+    text = f"{group}: {list_some(shortened, MAX_LISTED)}: ends before what was read: read on where it differs"
+    return [
+        *([Finding("warning", text, "group")] if shortened else []),
+        *judge_positions(found, group, "group", reset, way_out),
+    ]

@@ -1,7 +1,10 @@
 """Detects topics that were deleted and created again, and reads their partitions from the beginning.
 
 Deliveries of a partition are kept back until it is known that the offset at which it began belongs to this very topic;
-see `topic_ids`.
+see `topic_ids`. And to this very log: a leader that was elected without having all records has others at the offsets
+that were read. Unless the record at the group's offset is of the epoch that was committed with it, the consumer seeks
+to that offset and epoch: librdkafka then asks the leader where the log differs, and goes on there. It does not ask when
+it begins at an offset of its group by itself, up to 2.16.
 
 A client that has read the topic before cannot read it. The epochs of its partitions' leaders count from 0 again, and
 librdkafka takes lower ones for old news: it asks brokers for the epochs of before, which they do not know, for ever. So
@@ -151,6 +154,11 @@ class RemadeTopics:
             if now and before and now != before:
                 self._begin_anew(lane, before, now)
             elif not lane.checked:
+                if now == ids.committed.get(key) and key in ids.epochs and not lane.begins_anew:
+                    validated = self._validate(lane, ids.offsets[key], ids.epochs[key])
+                    if validated is None:
+                        continue
+                    lane = validated  # noqa: PLW2901
                 lane.topic_id, lane.mark, lane.checked = now or before, mark_of(now or before), True
                 self._known[key] = lane.topic_id
                 lane.deletions.begun = ids.offsets.get(key, -1)
@@ -159,6 +167,21 @@ class RemadeTopics:
                 assignment.unread += lane.kept
                 lane.kept = []
         self._look_again()
+
+    def _validate(self, lane: PartitionLane, offset: int, epoch: int) -> PartitionLane | None:
+        """Have the lane go on where its log differs from the one that was read up to this offset, if it does.
+
+        Returns the lane, or that which replaces it; None: it cannot be done yet.
+        """
+        if lane.epochs and lane.epochs[0][0] >= offset and lane.epochs[0][1] == epoch:
+            return lane  # no log has records of an epoch without all that were written in it before
+        try:
+            self._assignment.consumer.seek(TopicPartition(lane.topic, lane.partition, offset, leader_epoch=epoch))
+        except KafkaException:  # it has not begun to fetch: once more, soon
+            return None
+        new = self._assignment.replace(lane, lane.topic_id)
+        new.begins_anew, new.next = False, offset
+        return new
 
     def _begin_anew(self, lane: PartitionLane, before: str, now: str) -> None:
         """Read a partition of a topic that was made anew from its beginning."""

@@ -55,6 +55,7 @@ class Ids:
         offsets: Mapping[tuple[str, int], int],
         ends: Mapping[tuple[str, int], int],
         given: Collection[str] | None = None,
+        epochs: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
         self.now = now
         """Topic -> its id, "" where it has none; a topic that is missing, or cannot be seen, is not in it."""
@@ -66,6 +67,8 @@ class Ids:
         """Topic and partition -> its end, where that was asked for."""
         self.given = given
         """Topics of which members of the group have partitions; None: it was not asked for, or is not settled now."""
+        self.epochs = epochs or {}
+        """Topic and partition -> epoch of the leader that wrote the record before the offset, where that is known."""
 
 
 class Asker:
@@ -115,6 +118,7 @@ class Asker:
             {(each.topic, each.partition): each.offset for each in offsets if each.offset >= 0},
             ends,
             given,
+            {(each.topic, each.partition): each.leader_epoch for each in offsets if each.leader_epoch is not None},
         )
 
     def end(self) -> None:

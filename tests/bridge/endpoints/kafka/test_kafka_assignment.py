@@ -164,6 +164,31 @@ def test_a_window_is_what_lanes_hold_and_a_group_has_offsets_of_the_last_lane_of
     run_virtually(play())
 
 
+@examples(300)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=8),
+)
+def test_an_offset_is_committed_with_the_epoch_of_the_record_before_it(
+    steps: list[tuple[int, int]], commits: list[tuple[int, bool]]
+) -> None:
+    """Also where a transaction with a later offset was aborted. Offsets have gaps, epochs only grow."""
+    lane = PartitionLane(PartitionAssignment("kafka", WINDOW, transactional=True), TOPIC, 0)
+    offset, epochs = -1, dict[int, int]()
+    for gap, more in steps:
+        offset += gap
+        epochs[offset] = (lane.epoch or 0) + more
+        if epochs[offset] != lane.epoch:
+            lane.begin_epoch(offset, epochs[offset])
+    assert lane.commit_at(offset + 1).leader_epoch is None  # of a topic without an id
+    lane.mark = "mark"
+    for number, is_done in commits:
+        at = [each for each in epochs if each >= lane.committed][number % len(epochs) :][:1]
+        for each in at:
+            assert lane.commit_at(each + 1).leader_epoch == epochs[each]
+            lane.committed = each + 1 if is_done else lane.committed
+
+
 @examples(50)
 @given(st.integers(-(2**31), 2**31 - 1) | st.sampled_from([-1, 0]), st.booleans())
 def test_a_transaction_commits_offsets_only_as_a_member_of_a_generation(generation: int, has_member_id: bool) -> None:

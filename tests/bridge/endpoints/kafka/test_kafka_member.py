@@ -13,7 +13,7 @@ from confluent_kafka import Message as Found
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery
+from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -192,6 +192,23 @@ def test_when_offsets_go_back_older_deliveries_settle_and_commit_nothing() -> No
         scene.lane().checked = True
         scene.settle(new[0])
         assert scene.lane().settled == 1
+
+    run_scene(play)
+
+
+def test_offsets_that_go_back_to_the_middle_of_what_is_not_settled_end_the_connection() -> None:
+    """A log has lost its end: what was read before that, and is not settled, must be read again."""
+
+    async def play() -> None:
+        scene = Scene(window=100)
+        scene.assign(0)
+        scene.consumer.put(5, 6, 7)
+        settled = scene.read()
+        scene.settle(settled[0])
+        scene.member.assignment.note_committed(scene.lane(), 6)
+        scene.consumer.put(7)
+        with pytest.raises(Disconnected, match="its offsets are back at 7, from 8: its log has lost its end"):
+            scene.read()
 
     run_scene(play)
 

@@ -30,6 +30,7 @@ class Cluster:
         self.ids: dict[str, str] = {"orders": "first"}
         self.committed: dict[tuple[str, int], str] = {}
         self.offsets: dict[tuple[str, int], int] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
         self.given: Collection[str] | None = ()
         self.asked_for_group = 0
 
@@ -44,7 +45,7 @@ class Cluster:
     ) -> Ids:
         self.asked_for_group += with_given
         now = {topic: self.ids[topic] for topic in topics if topic in self.ids}
-        return Ids(now, self.committed, self.offsets, {}, self.given if with_given else None)
+        return Ids(now, self.committed, self.offsets, {}, self.given if with_given else None, self.epochs)
 
 
 class Calls:
@@ -216,6 +217,34 @@ def test_a_partition_is_read_from_its_beginning_if_its_topic_is_not_the_one_that
         assert seeks == ([(0, OFFSET_BEGINNING), (1, OFFSET_BEGINNING)] if anew else [])
 
     run_scene(monkeypatch, act, **{"auto.offset.reset": "latest"})
+
+
+@pytest.mark.parametrize(
+    ("mark", "epoch", "first", "asks"),
+    [("first", 3, (7, 3), False), ("first", 3, (9, 3), False), ("first", 3, (7, 4), True), ("first", 3, (0, 3), True),
+     ("first", 3, None, True), ("first", None, (7, 4), False), ("", 3, (7, 4), False)],
+)  # fmt: skip
+def test_it_is_asked_where_a_log_differs_unless_its_first_record_is_of_the_epoch_that_was_committed(
+    mark: str, epoch: int | None, first: tuple[int, int] | None, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another leader has at an offset was never read. Only of this very topic: others have epochs of their own."""
+
+    async def act(scene: Scene) -> None:
+        key = ("orders", 0)
+        scene.cluster.offsets[key] = 7
+        scene.cluster.committed.update({key: mark} if mark else {})
+        scene.cluster.epochs.update({} if epoch is None else {key: epoch})
+        scene.assign()
+        if first is not None:
+            scene.assignment.lanes[key].begin_epoch(*first)
+        await pass_time(10)
+        lane = scene.assignment.lanes[key]
+        assert lane.checked
+        assert lane.deletions.begun == 7
+        assert [(each.offset, each.leader_epoch) for each in scene.seeks] == ([(7, 3)] if asks else [])
+        assert (lane.next, len(lane.epochs)) == ((7, 0) if asks else (0, 1))  # less shows that records are gone
+
+    run_scene(monkeypatch, act)
 
 
 def write_assignment(topics: Mapping[str, Sequence[int]]) -> bytes:

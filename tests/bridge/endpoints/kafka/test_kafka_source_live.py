@@ -156,6 +156,7 @@ async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics:
     source.settle(found[-1])
     await source.close()
     assert topics.committed(topic, topic) == {0: found[-1].position + 1}
+    assert [each.leader_epoch for each in topics.positions(topic, topic)] == [0]
     await source.open()
     assert await read_to_end(source) == []
     await source.close()

@@ -136,6 +136,7 @@ async def test_each_message_arrives_once_while_bridges_start_and_stop(topics: To
         pump.stop()
     await asyncio.gather(*runs)
     await asyncio.to_thread(copy.check)
+    assert {each.leader_epoch for each in await asyncio.to_thread(topics.positions, copy.read, copy.read)} == {0}
 
 
 def test_a_bridge_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
