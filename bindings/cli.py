@@ -10,8 +10,6 @@ from typing import Final
 
 import click
 
-__all__ = ["MODULES", "find_command"]
-
 MODULES: Final = {
     **dict.fromkeys(("explain", "route"), "bindings.commands.routing"),
     **{name: f"exchange.commands.{name}" for name in ("partition", "selector")},

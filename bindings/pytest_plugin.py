@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bindings.testing.virtual_broker import VirtualBroker
     from exchange import Profile, Topology
 
-__all__ = ["pytest_addoption", "pytest_configure", "virtual_broker", "amqp_server"]
-
 MARKER = "topology"
 INI = "hashstar_definitions"
 

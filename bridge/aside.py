@@ -17,8 +17,6 @@ from functools import partial
 from threading import Event, Thread
 from typing import Final, TypeVar
 
-__all__ = ["call_aside", "is_look_up_hanging", "prepare_call"]
-
 T = TypeVar("T")
 
 LOOK_UP_SECONDS: Final = 1.0

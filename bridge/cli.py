@@ -19,9 +19,6 @@ from exchange.commands.options import CommandGroup
 from exchange.files.operating_system import is_closed_by_reader
 from exchange.text.display import escape_line, escape_lines, hide_logins
 
-__all__ = ["main"]
-
-
 GROUPS: Final = {
     "Routing": {
         "route": "Route messages: JSON lines in, JSON lines out.",

@@ -12,8 +12,6 @@ import os
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["DESCRIPTORS", "MEANINGS", "ErrorMeaning", "explain", "explain_client_error"]
-
 
 class ErrorMeaning(NamedTuple):
     """A kind of failure."""

@@ -19,8 +19,6 @@ from click.shell_completion import CompletionItem
 from exchange.commands.completion import SOURCE, NameCompletion
 from exchange.commands.options import CommandGroup, Exemplified, TopologyOption
 
-__all__ = ["TABLE", "Row", "build_sketch", "has_command", "list_rows"]
-
 TABLE: Final = "completions.tsv"
 NAMES, ASKED, FILES, CHOICES = "names:", "asked", "files", "choices:"
 """What a shell completes as a value: names of these parts of a topology; what the command says; files; these texts."""

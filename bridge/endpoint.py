@@ -36,11 +36,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = [
-    "Delivery", "Disconnected", "EndOfStream", "Endpoint", "Failure", "Finding", "BridgeLayout", "Level", "Misfit",
-    "Outgoing", "Place", "Receiver", "Removal", "Source", "Target", "describe", "to_disconnected", "validate_time",
-]  # fmt: skip
-
 
 class Disconnected(HashstarError):
     """The connection is gone, or cannot be made now; opening it again may help.

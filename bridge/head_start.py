@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-__all__ = ["NoneSucceededError", "take_first"]
-
 HEAD_START_SECONDS: Final = 1.0
 """Seconds that a server has to itself before the next one is asked as well; one that is well needs a tenth of it."""
 

@@ -19,12 +19,6 @@ from bridge.table import Secret, Table, describe
 from exchange.text.display import suggest
 from exchange.text.numbers import DURATION, parse_duration
 
-__all__ = [
-    "FILE", "FLAG", "HAS_VARIABLE", "MAYBE_NUMBER", "MAYBE_TEXT", "MOMENT", "SECONDS", "SECRET", "SHARE", "SIZE",
-    "TABLE", "TEXT", "TEXTS", "Entries", "KeyForm", "Key", "Keys", "require_flag", "accept_choice",
-    "describe_destination", "accept_entries", "accept_matching", "accept_number_or", "accept_queues", "accept_whole",
-]  # fmt: skip
-
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from exchange.errors import InputError
 
-__all__ = ["ConfigError", "ConfigWarning", "KeyMistake", "Mistakes"]
-
 
 class ConfigWarning(NamedTuple):
     """A warning about a key of a configuration."""

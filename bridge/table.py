@@ -22,8 +22,6 @@ from bridge.mistakes import ConfigWarning, KeyMistake, Mistakes
 from exchange.errors import InputError
 from exchange.text.display import SECRETIVE, find_alike, suggest
 
-__all__ = ["Secret", "Table", "describe", "read_address", "refuse_second_login"]
-
 T = TypeVar("T")
 
 VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")

@@ -6,8 +6,6 @@ import ssl
 
 from bridge.table import Table
 
-__all__ = ["make_context"]
-
 
 def make_context(table: Table, ca_file: str | None, cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
     """Read the files, and return a context that verifies brokers by ``ca_file``, or by the system's authorities.

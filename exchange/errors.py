@@ -13,12 +13,6 @@ from typing import Any, ClassVar
 
 from exchange.text.display import escape_line, underline
 
-__all__ = [
-    "AccessRefused", "BadRequest", "BrokerError", "CommandInvalid", "HashstarError", "InputError", "NotAllowed",
-    "NotFound", "NotImplementedByBroker", "PatternError", "PreconditionFailed", "ResourceLocked", "TextError",
-    "name_os_errors",
-]  # fmt: skip
-
 
 class HashstarError(Exception):
     """The base class of all errors.

@@ -12,8 +12,6 @@ from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.values.field_values import to_plain
 
-__all__ = ["declare", "declare_async"]
-
 
 def declare(topology: Topology, channel: Any) -> None:
     """Declare exchanges, queues and bindings on a channel of pika's blocking connection, or of kombu.

@@ -29,8 +29,6 @@ from typing import Final, TypeAlias
 
 from exchange.patterns.pattern import AMQP, MANY, MQTT, NATS, ONE, Dialect, Pattern, Word, normalise_wildcards
 
-__all__ = ["Budget", "Deadline", "OutOfBudget", "PatternAutomaton", "find_fresh_word", "find_shortest_key"]
-
 Words: TypeAlias = tuple[Word, ...]
 
 NO_KEYS: Final[dict[str, tuple[Words, ...]]] = {AMQP.name: (("",),), MQTT.name: ((), ("",)), NATS.name: ((),)}

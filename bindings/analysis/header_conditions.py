@@ -17,8 +17,6 @@ from exchange.kinds.headers import list_conditions, match_mode
 from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.values.field_values import resolve_type
 
-__all__ = ["list_conjunctions", "find_redundant_conditions"]
-
 Conjunction: TypeAlias = tuple[tuple[str, Hashable], ...]
 
 

@@ -13,8 +13,6 @@ from typing import Final
 from bindings.analysis.crawl import Deadline, PatternAutomaton
 from exchange.patterns.pattern import Word
 
-__all__ = ["find_key_classes"]
-
 MAX_KEY_BYTES: Final = 255
 
 

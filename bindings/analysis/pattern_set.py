@@ -20,9 +20,6 @@ from bindings.analysis.crawl import Budget, OutOfBudget, find_fresh_word, find_s
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Dialect, Pattern, normalise_wildcards
 
-__all__ = ["MAX_STEPS", "UNDECIDED", "Answer", "Cover", "PatternSet", "find_redundant"]
-
-
 MAX_STEPS: Final = 100_000
 """Default maximum number of steps for a question: half a second; most questions take 50 microseconds."""
 

@@ -9,8 +9,6 @@ from bindings.sources.management import Management, is_address
 from exchange.errors import InputError
 from exchange.limits import ANSWER_SECONDS
 
-__all__ = ["Addresses"]
-
 AMQP_PORTS = {"http": ("amqp", 5672), "https": ("amqps", 5671)}
 MANAGEMENT_PORTS = {"amqp": ("http", 15672), "amqps": ("https", 15671)}
 SCHEMES = (*AMQP_PORTS, *MANAGEMENT_PORTS)

@@ -16,8 +16,6 @@ from exchange.amqp.methods import METHODS, encode_method
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import build_install_command
 
-__all__ = ["SECONDS", "BrokerConnection", "Lost", "OperationRefused", "require_pika", "to_pika"]
-
 SECONDS: Final = 30.0
 """Maximum duration in seconds of one operation of a broker."""
 

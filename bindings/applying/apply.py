@@ -16,8 +16,6 @@ from bindings.diffing.planning.step import Step
 from exchange.errors import HashstarError
 from exchange.topology.topology import Topology
 
-__all__ = ["PLANNING_SECONDS", "LivePlan", "Stopped", "apply", "plan_for"]
-
 PLANNING_SECONDS: Final = 60.0
 """Maximum duration in seconds of the search for a safe order of steps."""
 

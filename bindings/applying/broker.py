@@ -18,8 +18,6 @@ from exchange.entities.part import encode_declaration
 from exchange.errors import HashstarError, InputError
 from exchange.topology.rules import strip_line_ends
 
-__all__ = ["LiveBroker", "InUse"]
-
 NOT_FOUND: Final = 404
 NAMES: Final = ("exchange", "queue", "source", "destination")
 """Arguments of methods that name an exchange or a queue."""

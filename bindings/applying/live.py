@@ -25,8 +25,6 @@ from exchange.values.erlang_terms import encode_binary
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import EMPTY, FieldTable, resolve_type, thaw
 
-__all__ = ["Live", "choose_topology", "hash_arguments"]
-
 UNDEFINED_TYPES: Final = (None, "undefined", '<<"undefined">>', "classic")
 """Values of a virtual host's default queue type that mean classic, the usual type."""
 

@@ -20,12 +20,6 @@ from bindings.archive.nesting import parse_json
 from exchange.errors import InputError
 from exchange.text.display import count_rest, escape_line
 
-__all__ = [
-    "FIELDS", "NEEDED", "TAKEN", "to_line", "to_name", "to_table", "describe_places", "explain_absent",
-    "name_within", "explain_missing", "find_places", "find_first_name", "is_there", "list_paths", "list_schema",
-    "resolve_folders", "find_value",
-]  # fmt: skip
-
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "exchange": ("exchange", "exch", "exchange_name", "exchangename"),
     "routing_key": ("routing_key", "routingkey", "routing-key", "rkey", "rk"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Effort"]
-
 TIMES: Final = 16
 """Maximum number of times that a byte of a file is hashed, on average. Sound files need one, damaged ones few more."""
 

@@ -10,11 +10,6 @@ from typing import Annotated, Final, TypeAlias
 from bindings.archive.times import EPOCH
 from exchange.values.documents import As
 
-__all__ = [
-    "Milliseconds", "Share", "Time", "Timestamp", "format_minute", "format_share", "format_time", "format_timestamp",
-    "to_percent",
-]  # fmt: skip
-
 EARLIEST_TIME: Final = -62_135_596_800_000_000
 """Beginning of the year 1, in microseconds since 1970."""
 LATEST_TIME: Final = 253_402_300_799_999_999

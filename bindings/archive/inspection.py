@@ -17,8 +17,6 @@ from bindings.archive.names import unescape
 from bindings.archive.reading import Bad, Format, Item, Skipped, Split, read_split
 from bindings.archive.sums import Span, Unread
 
-__all__ = ["COLUMNS", "Account", "Inspection", "inspect_split", "inspect_splits"]
-
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
 """The columns that an inspection reads."""
 

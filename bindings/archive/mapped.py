@@ -11,8 +11,6 @@ from bindings.archive.unpacking import GZIP, is_gzipped, read_pieces
 from exchange.errors import name_os_errors
 from exchange.limits import FILE_BYTES
 
-__all__ = ["Bytes", "Mapped", "is_copied", "is_zero"]
-
 Bytes: TypeAlias = bytes | mmap.mmap
 CHUNK = 1 << 20
 """Number of bytes that are compared with zeros at once."""

@@ -20,8 +20,6 @@ from typing import Final
 from exchange.errors import InputError
 from exchange.text.display import suggest
 
-__all__ = ["COLUMNS", "RECORDS_NOTE", "USUAL", "FieldMapping", "check_place", "parse_columns"]
-
 COLUMNS: Final = ("exchange", "routing_key", "headers", "properties", "timestamp", "body", "vhost", "size")
 """Fields of a message that may be given a column."""
 

@@ -18,8 +18,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["escape", "escape_bytes", "has_nul", "to_text_array", "decode_bytes_array", "unescape"]
-
 UNHELD: Final = re.compile("[\0\ud800-\udfff]")
 """A character that a column cannot hold, or the NUL that begins an escape."""
 ESCAPE: Final = re.compile("\0(?:u([0-9a-f]{4})|([0-9a-f]{2}))")

@@ -13,8 +13,6 @@ from exchange.errors import InputError
 from exchange.limits import NESTING, RECORD_BYTES, TABLE_ITEMS
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["check_bounds", "is_flat", "parse_json", "split_joined"]
-
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string of JSON, or one that does not end. It never backtracks, so the time is linear in the text."""
 LOWER_CASE: Final = 0x20

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
-__all__ = [
-    "MAX_REMOTE_FILES", "AnyPath", "Place", "RemoteFile", "Store", "list_remote", "open_file", "open_table",
-    "parse_address", "read_file_size", "require_unchanged", "show_place", "to_path", "to_place",
-]  # fmt: skip
-
 MAX_REMOTE_FILES: Final = 1_000_000
 """Maximum number of files of an archive in a store."""
 FIRST_READ: Final = 64 << 10

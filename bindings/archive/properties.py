@@ -20,8 +20,6 @@ from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import Typed
 
-__all__ = ["check_properties", "find_wrong_properties"]
-
 
 def check_properties(properties: Mapping[str, Any]) -> None:
     """Raise InputError naming the property that AMQP does not have, or whose value it cannot carry."""

@@ -24,12 +24,6 @@ from exchange.errors import InputError, name_os_errors
 from exchange.limits import RECORD_BYTES
 from exchange.values.documents import document
 
-__all__ = [
-    "BATCH_BYTES", "BATCH_ROWS", "COPIES", "NOT_READ", "SPLIT_BYTES", "Bad", "Bias", "LineBlock", "Format", "Item",
-    "NoArchive", "CompletePart", "Skipped", "Split", "TEXTS_ONLY", "cut_range", "plan_complete_gzip",
-    "plan_complete_lines", "plan_ranges", "read_blocks", "read_split", "take_sample",
-]  # fmt: skip
-
 BATCH_ROWS: Final = 1 << 14
 """Maximum number of rows in a batch of a format that reads row by row."""
 BATCH_BYTES: Final = 64 << 20

@@ -38,11 +38,6 @@ from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
 from exchange.errors import BrokerError, InputError
 from exchange.values.message import Message
 
-__all__ = [
-    "SCHEMA", "TOMBSTONE", "ListBuilder", "Record", "Rows", "build_batch", "make_empty_column", "to_records_or_bad",
-    "to_records", "sift_rows",
-]  # fmt: skip
-
 SCHEMA: Final = pa.schema([
     pa.field("time", pa.timestamp("us", "UTC")),
     pa.field("vhost", pa.string()),

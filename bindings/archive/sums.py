@@ -11,8 +11,6 @@ from bindings.archive.figures import Time
 if TYPE_CHECKING:  # it imports pyarrow, which reports do without
     from bindings.archive.reading import Bad
 
-__all__ = ["OTHER", "REASONS", "SAMPLES", "Span", "Unread"]
-
 REASONS: Final = 100
 """Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"

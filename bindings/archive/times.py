@@ -10,8 +10,6 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.text.numbers import is_digits
 
-__all__ = ["EPOCH", "parse_time", "parse_time_text", "to_microseconds"]
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 FRACTION: Final = re.compile(r"(\.[0-9]{6})[0-9]+")

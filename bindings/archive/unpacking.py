@@ -9,8 +9,6 @@ from typing import Any, BinaryIO, Final
 from bindings.archive.places import Place, open_file
 from exchange.errors import name_os_errors
 
-__all__ = ["BLOCK_BYTES", "GZIP", "GZIP_BYTES", "Broken", "read_head", "is_gzipped", "read_unpacked", "read_pieces"]
-
 BLOCK_BYTES: Final = 4 << 20
 """Maximum size of a piece, in bytes."""
 GZIP_BYTES: Final = 1 << 16

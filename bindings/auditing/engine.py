@@ -16,8 +16,6 @@ from bindings.archive.places import read_file_size
 from bindings.auditing.local.planning import MIN_BYTES_OF_GROUPS, count_groups
 from bindings.auditing.local.workers import count_usable_cores
 
-__all__ = ["LARGE_ARCHIVE_BYTES", "Engine", "choose_engine", "find_active_session", "sum_sizes", "write_size"]
-
 LARGE_ARCHIVE_BYTES: Final = 32 << 30
 """Size from which an archive is read by Spark if it is installed, in bytes: a quarter of an hour for one process."""
 

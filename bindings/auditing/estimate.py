@@ -18,8 +18,6 @@ from exchange.text.display import count_noun
 from exchange.values.documents import document, encode_as
 from exchange.values.forms import Form, Forms
 
-__all__ = ["FORMS", "Estimate", "encode_json", "estimate_audit", "to_lines"]
-
 SAMPLE_BYTES: Final = 32 << 20
 """Size of the sample in bytes, as files have them; a single part of an archive may be larger."""
 FORMS: Final[Forms] = {

@@ -42,11 +42,6 @@ from exchange.topology.unread import find_unread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "AuditInput", "Subject", "audit", "count", "count_studies", "describe_archive", "merge", "open_traffic",
-    "report_on",
-]  # fmt: skip
-
 TOPIC: Final = "kafka://"
 
 Path = str | os.PathLike[str]

@@ -24,8 +24,6 @@ from exchange.entities.part import encode_part
 from exchange.errors import InputError
 from exchange.values.json_text import parse
 
-__all__ = ["Baseline", "BaselineRun"]
-
 VERSION: Final = 1
 
 

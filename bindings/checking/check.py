@@ -40,8 +40,6 @@ from exchange.text.display import escape_line
 from exchange.topology.topology import Topology
 from exchange.topology.unread import UnreadPart, find_unread, format_not_proved
 
-__all__ = ["MAX_FINDINGS_OF_CODE", "check", "find_all", "list_findings"]
-
 MAX_FINDINGS_OF_CODE: Final = 100
 """Maximum number of findings of one code at one exchange; one more finding gives the number of the others."""
 

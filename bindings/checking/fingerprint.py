@@ -11,8 +11,6 @@ from bindings.checking.rules.finding import Finding
 from exchange.entities.entities import Binding
 from exchange.entities.part import encode_part
 
-__all__ = ["compute_fingerprint"]
-
 
 def compute_fingerprint(vhost: str, finding: Finding) -> str:
     """Return a hash, in hexadecimal, that stays the same when a part moves to another line.

@@ -16,8 +16,6 @@ from bindings.sources.open import Source
 from exchange.entities.entities import Binding
 from exchange.entities.part import Part
 
-__all__ = ["with_lines"]
-
 PartOfVhost: TypeAlias = tuple[str, Part]
 
 NAMES: Final = ("name", "source", "destination", "destination_type", "routing_key")

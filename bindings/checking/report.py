@@ -14,11 +14,6 @@ from exchange.errors import HashstarError
 from exchange.text.display import hide_logins
 from exchange.values.documents import document
 
-__all__ = [
-    "BaselineUse", "CheckResult", "GoneFinding", "KnownFinding", "SourceReport", "SourceError", "VhostFindings",
-    "count_severities",
-]  # fmt: skip
-
 
 @document("VhostJson", "vhost, findings")
 class VhostFindings(NamedTuple):

@@ -19,8 +19,6 @@ from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import count_noun, hide_logins
 from exchange.topology.topology import Topology
 
-__all__ = ["check_sources"]
-
 Show = Callable[[str], None]
 
 

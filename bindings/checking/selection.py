@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from bindings.checking.rules.table import RULES, Rule
 from exchange.errors import InputError
 
-__all__ = ["CodeSelection", "find_rules"]
-
 
 class CodeSelection:
     """The codes to report: those with a longer prefix in ``select`` than in ``ignore``.

@@ -22,8 +22,6 @@ from exchange.entities.profile import Profile
 from exchange.topology.topology import Topology
 from exchange.topology.unread import format_not_proved
 
-__all__ = ["check_source"]
-
 POSITION: Final = re.compile(r"(?<=\bline )[0-9]+|(?<=[a-z]\[)[0-9]+(?=\])")
 """The parts of a warning's text that change when something else in the file does: ``line 4``, ``queues[3]``."""
 

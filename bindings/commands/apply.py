@@ -36,8 +36,6 @@ from exchange.text.display import count_noun, escape_lines
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread, format_not_proved, format_unread
 
-__all__ = ["apply_command"]
-
 MAX_LISTED_STEPS: Final = 20
 """Maximum number of steps that are listed."""
 MEANING_LINES: Final = 40

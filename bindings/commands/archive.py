@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bindings.archive.inspection import Inspection
     from bindings.archive.mapping import FieldMapping
 
-__all__ = ["MappingOptions", "archive_command", "max_bad_option", "with_mapping"]
-
 FORMATS: Final = ("parquet", "jsonl")
 EXTRA: Final = "audit"
 """The extra that brings what reads archives."""

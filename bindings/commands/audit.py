@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from bindings.auditing.run import AuditInput, Subject
     from bindings.auditing.spark.streaming import Update
 
-__all__ = ["audit_command"]
-
 ANY: Final = "*"
 EXTRA: Final = "audit"
 """The extra that brings all that an audit in one process needs."""

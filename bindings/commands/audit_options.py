@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from bindings.report.model import Report
     from bindings.report.thresholds import Settings
 
-__all__ = [
-    "Outputs", "SparkOptions", "Thresholds", "output_options", "parse_time", "spark_options", "threshold_options",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:

@@ -35,8 +35,6 @@ from exchange.commands.release import profile_option
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
-__all__ = ["check_command"]
-
 ROOTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Environment variables with which GitHub and GitLab name the root of the repository in a job."""
 WITH_STATISTICS: Final = ("text", "json")

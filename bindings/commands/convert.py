@@ -28,8 +28,6 @@ from exchange.commands.options import (
 from exchange.errors import InputError
 from exchange.files.names import YAML
 
-__all__ = ["convert_command"]
-
 TEXTS: Final = ("bindings", "definitions")
 SUFFIXES: Final[Mapping[str, str]] = {
     ".bindings": "bindings", ".tf": "terraform", "asyncapi.yaml": "asyncapi", "asyncapi.yml": "asyncapi",

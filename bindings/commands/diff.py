@@ -31,8 +31,6 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.routing.router import Router
 
-__all__ = ["diff_command"]
-
 FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
     "any": lambda result: result.differs,
     "lost": lambda result: result.loses,

@@ -37,8 +37,6 @@ from exchange.text.display import dump_json
 from exchange.text.numbers import write_time
 from exchange.topology.topology import Topology
 
-__all__ = ["drift_command"]
-
 WAIT: Final = 10.0
 """Default number of seconds for what a drift means to messages."""
 

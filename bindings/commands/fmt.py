@@ -13,8 +13,6 @@ from exchange.commands.console import echo_error, echo_line, exit_on_error
 from exchange.commands.options import command, topology_option
 from exchange.errors import HashstarError
 
-__all__ = ["fmt_command"]
-
 
 @command("fmt", example="hashstar fmt shop.bindings")
 @click.option("--check", is_flag=True, help="Change nothing; list the files that are not formatted, and exit with 1.")

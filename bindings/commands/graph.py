@@ -23,8 +23,6 @@ from exchange.commands.options import STDOUT, OutputFile, command, read_timeout,
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.release import profile_option
 
-__all__ = ["graph_command"]
-
 DEPTH: Final = 2
 """Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
 LARGE_GRAPH_NODES: Final = 150

@@ -10,8 +10,6 @@ from exchange.commands.release import profile_option
 from exchange.errors import InputError
 from exchange.text.site import build_install_command
 
-__all__ = ["mcp_command"]
-
 
 @command("mcp", example="hashstar mcp topologies")
 @click.option(

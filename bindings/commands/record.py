@@ -22,8 +22,6 @@ from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
 from exchange.text.display import count_noun
 
-__all__ = ["record_command"]
-
 PORTS: Final = {"amqp": 5672, "amqps": 5671}
 EXAMPLE: Final = "amqp://HOST:5672 or amqps://HOST:5671"
 FILE: Final = click.Path(exists=True, dir_okay=False)

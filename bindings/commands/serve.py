@@ -30,8 +30,6 @@ from exchange.commands.options import AddressType, command, read_timeout, timeou
 from exchange.commands.release import profile_option
 from exchange.errors import InputError
 
-__all__ = ["serve_command"]
-
 HOST: Final = "127.0.0.1"
 STDIN: Final = "-"
 

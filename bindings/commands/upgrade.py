@@ -59,8 +59,6 @@ from exchange.files.names import YAML
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["upgrade_command"]
-
 MEGABYTE: Final = 1 << 20
 
 

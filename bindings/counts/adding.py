@@ -7,8 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 from exchange.errors import InputError
 
-__all__ = ["check_same", "sum_by_key"]
-
 
 class Addable(Protocol):
     """A value with ``+``."""

@@ -24,11 +24,6 @@ from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 
-__all__ = [
-    "BindingChange", "ChangeTotals", "Changes", "PartitionMoves", "QueueChange", "Rerouted", "ShapeChange",
-    "sum_changes", "list_changes", "summarize_changes",
-]  # fmt: skip
-
 
 class Rerouted(NamedTuple):
     """Messages that lose and gain the same queues."""

@@ -26,8 +26,6 @@ from exchange.errors import InputError
 from exchange.values.field_json import decode_message_line, encode_message
 from exchange.values.message import Message
 
-__all__ = ["Columns", "TableFormat", "build_column", "build_schema", "spread"]
-
 
 class Codec(NamedTuple):
     """The Arrow type of a Python type, and the conversions. ``decode`` raises for what ``encode`` never returns."""

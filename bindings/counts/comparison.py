@@ -18,8 +18,6 @@ from bindings.counts.outcome import Fate, Outcome
 from bindings.counts.sketch import Frequent, are_registers, join_registers, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
-__all__ = ["OutcomeChange", "ChangeFacts", "Comparison", "PartitionMove", "Pair", "change_of"]
-
 LOST: Final = ("unroutable", "refused")
 """Fates of messages that no queue gets, certainly."""
 

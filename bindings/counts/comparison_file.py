@@ -10,8 +10,6 @@ import pyarrow as pa
 from bindings.counts.codec import TableFormat, build_column, build_schema, spread
 from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove
 
-__all__ = ["SCHEMA", "read_comparison_table", "build_table"]
-
 PAIR: Final = spread(Pair)
 CHANGE: Final = build_column("change", OutcomeChange)
 FACTS: Final = spread(ChangeFacts)

@@ -25,8 +25,6 @@ from exchange.kinds import UnknownExchange, find_kind
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["Pairs", "Uses", "coverage", "find_sole_bindings", "pair", "sum_once", "sum_over_groups"]
-
 Indices = npt.NDArray[np.int64]
 
 

@@ -20,8 +20,6 @@ from exchange.routing.walk import Visit
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["AlternateLink", "BindingNumber", "Facts", "Fate", "Outcome", "OutcomeExplorer", "sort_bindings"]
-
 T = TypeVar("T", bound=Any)
 
 BindingNumber: TypeAlias = Annotated[int, "int32"]

@@ -12,12 +12,6 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from exchange.values.documents import document
 
-__all__ = [
-    "ERROR", "FREQUENT", "REGISTERS", "REGISTER_BITS", "SAMPLE", "Frequent", "FrequentItem", "Hash", "SampledKey",
-    "are_registers", "compute_registers", "count_distinct", "hash_of", "join_registers", "keep_sample",
-    "merge_summaries",
-]  # fmt: skip
-
 Hash: TypeAlias = Annotated[int, "uint64"]
 """A hash by `hash_of`; in a table, of this Arrow type."""
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-__all__ = ["DAY", "HOUR", "LAST_TIME", "SLOTS", "WIDTHS", "Cell", "SlotCounts", "choose_width"]
-
 Cell: TypeAlias = tuple[int, str, bool | None]
 """Number of a slot from 1970 on; exchange of publication; whether a queue gets the messages, None if undecided."""
 

@@ -20,8 +20,6 @@ from exchange.kinds import find_kind
 from exchange.topology.topology import Topology
 from exchange.values.field_values import thaw
 
-__all__ = ["Tally", "compute_fingerprint"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tally:

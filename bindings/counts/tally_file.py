@@ -28,8 +28,6 @@ from exchange.errors import InputError, name_os_errors
 from exchange.files.replacing import replace_file
 from exchange.topology.topology import Topology
 
-__all__ = ["SCHEMA", "check_fit", "load_tally", "save_tally", "build_table", "decode_tally"]
-
 DEFAULT: Final = ""
 """The default exchange, whose bindings are implicit: it alone leads to queues without any binding."""
 

@@ -15,8 +15,6 @@ from bindings.counts.sketch import Frequent
 from exchange.entities.entities import Binding
 from exchange.values.documents import document
 
-__all__ = ["AlternateUse", "BindingUse", "Coverage", "ExchangeUse", "QueueUse", "Totals", "UnroutableMessages"]
-
 RULE_OF_THREE: Final = 3.0
 
 

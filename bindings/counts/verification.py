@@ -18,11 +18,6 @@ from bindings.counts.outcome import Outcome
 from bindings.counts.sketch import Frequent, hash_of, merge_summaries
 from bindings.counts.witness import Witness, keep_witnesses
 
-__all__ = [
-    "HEADINGS", "LIMIT", "OTHERS", "Evidence", "PlacementDifference", "Verdict", "Verification", "build_heading",
-    "keep_smallest", "verdict_for",
-]  # fmt: skip
-
 LIMIT: Final = 1_000
 """Maximum number of differences that are kept, each with its own count."""
 

@@ -11,8 +11,6 @@ from bindings.counts.codec import Columns, TableFormat, build_column, build_sche
 from bindings.counts.sketch import Frequent
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 
-__all__ = ["SCHEMA", "build_table", "read_verification_table"]
-
 NAME: Final = build_column("name", str)
 DIFFERENCE: Final = spread(PlacementDifference)
 EVIDENCE: Final = spread(Evidence)

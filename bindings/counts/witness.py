@@ -14,8 +14,6 @@ from bindings.counts.sketch import Hash
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["MAX_WITNESSES", "Witness", "keep_witnesses"]
-
 MAX_WITNESSES: Final = 3
 """Maximum number of witnesses that are kept."""
 

@@ -27,8 +27,6 @@ from exchange.errors import HashstarError, InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
 
-__all__ = ["FileDiff", "State", "VhostDiff", "diff_against", "list_caveats"]
-
 SHARE: Final = 4
 """One virtual host may take this many times its equal share of the time left."""
 

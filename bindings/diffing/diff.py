@@ -18,8 +18,6 @@ from exchange.text.display import count_noun
 from exchange.text.notebook import write_html
 from exchange.topology.topology import Topology
 
-__all__ = ["SECONDS", "Diff", "diff"]
-
 SECONDS: Final = 60.0
 """Maximum duration in seconds of a comparison, unless the caller gives one."""
 PLAN_SHARE: Final = 4

@@ -14,8 +14,6 @@ from exchange.values.field_json import decode_message_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
-__all__ = ["Moved", "count_moves"]
-
 MAX_LISTED_MOVES: Final = 20
 """Maximum number of kinds of move that are listed for people."""
 

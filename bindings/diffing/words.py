@@ -27,13 +27,6 @@ from exchange.text.display import count_noun, describe_exchange, list_some
 from exchange.values.message import Message
 from exchange.values.notation import write_json, write_table
 
-__all__ = [
-    "CHANGED", "describe_access", "describe_changes", "describe_choice", "describe_default", "describe_effect",
-    "describe_fields", "describe_left", "describe_partitions", "describe_release", "describe_settings",
-    "describe_term", "describe_undecided", "describe_unroutable", "name_parts", "quote_message", "sign_of",
-    "split_term", "write_values",
-]  # fmt: skip
-
 MAX_NAMED_PARTS: Final = 5
 """Number of queues or exchanges with the same change that are listed; the others are counted, and in the JSON."""
 

@@ -12,11 +12,6 @@ from typing import Final
 from bindings.drawing.model import OWN_NAME, Drawing, Edge, Node
 from exchange.text.display import clip_line, count_noun, escape_line, list_some
 
-__all__ = [
-    "MARKS", "caption_edge", "caption_node", "caption_without_legend", "count_parts", "describe_edge", "describe_node",
-    "mark_lines", "name_node",
-]  # fmt: skip
-
 LONGEST: Final = 36
 """Maximum number of characters of a name or a key in a picture."""
 LONGEST_CAPTION: Final = 46

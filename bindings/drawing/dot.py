@@ -11,8 +11,6 @@ from bindings.drawing.looks import COLOURS, EDGE_COLOURS, look_of
 from bindings.drawing.model import Drawing, Edge, Node
 from exchange.text.display import escape_line
 
-__all__ = ["to_dot"]
-
 SHAPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "literal": 'shape=box, style="rounded,filled"',

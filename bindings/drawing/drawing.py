@@ -18,8 +18,6 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
 
-__all__ = ["draw", "find_highest", "label_of"]
-
 
 def draw(topology: Topology, findings: Iterable[Finding] = ()) -> Drawing:
     """Return the drawing of a topology, with the nodes and edges that these findings are about marked."""

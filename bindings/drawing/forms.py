@@ -21,10 +21,6 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.text.display import count_noun, list_some
 from exchange.values.forms import Form, Forms
 
-__all__ = [
-    "FEWEST", "FORMS", "LARGE_PICTURE_NODES", "MIN_REFERRING_NODES", "bundle_queues", "make_picture", "refer_to_hubs",
-]  # fmt: skip
-
 FORMS: Final[Forms] = {
     "text": Form("bindings.drawing.text:to_text", (".txt",)),
     "svg": Form("bindings.drawing.svg:to_svg", (".svg", "")),

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from bindings.drawing.model import EdgeKind, Node
 from exchange.kinds import Decider, KeyUse
 
-__all__ = ["COLOURS", "EDGE_COLOURS", "ROUTING_LOOKS", "Colour", "look_of"]
-
 ROUTING_LOOKS: Final = ("literal", "pattern", "all", "headers", "hash", "chance")
 """Looks of exchanges, by how they route; one of a type that is not known is ``unknown``."""
 

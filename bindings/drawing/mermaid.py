@@ -12,8 +12,6 @@ from bindings.drawing.looks import look_of
 from bindings.drawing.model import Drawing
 from exchange.text.display import escape_line
 
-__all__ = ["MAX_EDGES", "TOO_LARGE", "is_too_large", "to_mermaid"]
-
 MAX_EDGES: Final = 500
 """Mermaid's own maximum number of edges, unless ``maxEdges`` is set."""
 MAX_CHARACTERS: Final = 50_000

@@ -9,8 +9,6 @@ from bindings.checking.rules.table import Severity
 from exchange.kinds import Decider, KeyUse
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["OWN_NAME", "Drawing", "Edge", "EdgeKind", "Node", "NodeId", "NodeKind", "Routing"]
-
 OWN_NAME: Final = "<its own name>"
 """The key on an edge to a bundle whose queues are each bound by its own name."""
 

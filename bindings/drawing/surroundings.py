@@ -10,8 +10,6 @@ from bindings.drawing.model import Drawing, Edge, Node, NodeId
 from exchange.errors import InputError
 from exchange.text.display import count_noun, suggest
 
-__all__ = ["DIRECTIONS", "Direction", "crop_around"]
-
 Direction = Literal["any", "to", "from"]
 
 DIRECTIONS: Final = ("any", "to", "from")

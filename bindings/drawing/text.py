@@ -8,8 +8,6 @@ from typing import Final
 from bindings.drawing.model import Drawing, Edge, Node, NodeId
 from exchange.text.display import escape_line, list_some
 
-__all__ = ["to_text"]
-
 LABELS: Final = 4
 """Maximum number of routing keys shown for the bindings between two nodes."""
 

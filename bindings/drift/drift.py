@@ -27,11 +27,6 @@ from exchange.topology.unread import UnreadPart, find_unread
 from exchange.values.documents import document
 from exchange.values.json_types import FieldJson
 
-__all__ = [
-    "CHANGES", "KINDS", "REASONS", "Change", "Drift", "FieldDrift", "Ignoring", "Kind", "Object", "Reason",
-    "Verdict", "find_drift",
-]  # fmt: skip
-
 Kind = Literal["exchange", "queue", "binding", "policy"]
 Change = Literal["missing", "extra", "changed"]
 Verdict = Literal["same", "drift", "undecided"]

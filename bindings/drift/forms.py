@@ -16,11 +16,6 @@ from exchange.topology.unread import format_not_proved, format_unread
 from exchange.values.documents import document, encode_as
 from exchange.values.forms import Form, Forms
 
-__all__ = [
-    "FORMS", "DriftReport", "UnknownJson", "format_drift", "build_headline", "to_json", "to_text",
-    "encode_unknown",
-]  # fmt: skip
-
 FORMS: Final[Forms] = {
     "text": Form("bindings.drift.forms:to_text", (".txt",), colours=((r"  (missing|extra) ", "red"), *COLOURS)),
     "json": Form("bindings.drift.forms:to_json", (".json",)),

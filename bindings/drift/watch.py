@@ -17,8 +17,6 @@ from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["DriftWatch", "WatchOutcome", "WatchState", "format_metrics", "serve_metrics"]
-
 FIRST_RETRY: Final = 1.0
 """Seconds before the second try, or the interval if that is shorter; doubles with each failure."""
 MAX_RETRY_SECONDS: Final = 60.0

@@ -18,8 +18,6 @@ from bindings.sources.language.syntax import Shapes, SyntaxNode, parse
 from bindings.sources.language.tokens import Statement, Token, split_rows, split_statements
 from exchange.entities.part import Part
 
-__all__ = ["BindingsText"]
-
 
 class Cell(NamedTuple):
     """Where a part is declared: a statement, and of a binding the numbers of its destination and its key."""

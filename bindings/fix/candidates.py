@@ -16,8 +16,6 @@ from exchange.entities.entities import Binding, Destination, Exchange
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 
-__all__ = ["FIXABLE", "Fix", "Removal", "find_fixes"]
-
 FIXABLE: Final = MappingProxyType({
     "HS103": "whatever key matches it also matches the other binding of the same exchange",
     "HS104": "as HS103",

@@ -16,8 +16,6 @@ from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.text import find_objects
 from exchange.entities.entities import Binding
 
-__all__ = ["DefinitionsText"]
-
 SHRUNK: Final = ("exchanges", "bindings")
 """Sections from which parts are removed."""
 

@@ -30,11 +30,6 @@ from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.files.replacing import replace_file
 
-__all__ = [
-    "SECONDS", "FailedFile", "FindingFix", "FixedFile", "NotFixable", "diff_lines", "fix_file", "fix_files",
-    "fix_text", "save_fixed",
-]  # fmt: skip
-
 SECONDS: Final = 60.0
 """Maximum duration in seconds of the proofs for one file; what is not proved then is not fixed."""
 ROUNDS: Final = 100

@@ -18,9 +18,6 @@ from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 from exchange.topology.unread import format_not_proved
 
-__all__ = ["Proof", "prove", "without"]
-
-
 MAX_STEPS: Final = 50_000
 """Maximum cost of one question of a comparison: about a quarter of a second. What needs more is not fixed."""
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isinf, isnan
 from typing import Final
 
-__all__ = ["METRICS", "format_family", "format_labels", "format_number"]
-
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of the format."""
 

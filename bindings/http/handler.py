@@ -20,8 +20,6 @@ from bindings.http import listener
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server
 
-__all__ = ["NOTHING", "PLAIN", "Handler"]
-
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

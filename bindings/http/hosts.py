@@ -11,8 +11,6 @@ from ipaddress import ip_address
 
 from exchange.text.numbers import is_digits
 
-__all__ = ["HostCheck", "is_local"]
-
 
 class HostCheck:
     """The names that a Host header may have: addresses, ``localhost``, the host of the server, and ``names``.

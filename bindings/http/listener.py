@@ -26,8 +26,6 @@ from typing import Any, Final
 
 from exchange.files.operating_system import read_file_limit
 
-__all__ = ["CONNECTIONS", "IDLE_SECONDS", "LOOK_EVERY", "REQUEST_SECONDS", "Server", "make_server"]
-
 LOG: Final = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64

@@ -23,8 +23,6 @@ from exchange.errors import HashstarError, InputError
 from exchange.text.site import find_version
 from exchange.values.json_text import find_scalar, parse_line
 
-__all__ = ["build_server"]
-
 INSTRUCTIONS: Final = (
     "hashstar answers questions about message routing in RabbitMQ without a broker, exactly as RabbitMQ routes: where "
     "a message goes and why, why a queue does not get it, what is wrong with a topology, what a change of it means, "

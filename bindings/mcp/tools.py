@@ -29,8 +29,6 @@ from exchange.values.field_json import decode_message
 from exchange.values.json_text import JsonFault, parse
 from exchange.values.message import Message
 
-__all__ = ["MAX_LISTED_ENTRIES", "Tools"]
-
 MAX_LISTED_ENTRIES: Final = 100
 """Maximum number of entries of a list in an answer."""
 SECONDS: Final = 10.0

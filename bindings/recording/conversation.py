@@ -33,8 +33,6 @@ from exchange.amqp import MalformedHeader
 from exchange.amqp.methods import HEADER, METHOD, METHODS, decode_method
 from exchange.text.display import SECRETIVE, hide_logins
 
-__all__ = ["Conversation"]
-
 LOG: Final = logging.getLogger(__name__)
 
 ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {

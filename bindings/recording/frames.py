@@ -13,8 +13,6 @@ from exchange.amqp.methods import BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, PR
 from exchange.errors import HashstarError
 from exchange.limits import RECORDED_METHOD_BYTES
 
-__all__ = ["Frame", "FrameFault", "FrameReader"]
-
 HEADER_BYTES: Final = 12
 """Bytes of a content header that are kept: class, weight, and the size of the body."""
 

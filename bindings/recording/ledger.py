@@ -23,8 +23,6 @@ from bindings.sources.recording.model import (
 from exchange.limits import RECORDED_BYTES
 from exchange.values.field_json import encode_table
 
-__all__ = ["ANSWERS", "CLIENTS", "NAME", "Ledger"]
-
 ROW: Final = 512
 """Bytes of a line that are counted beside names and arguments: at least those of its other fields."""
 CLIENTS: Final = 2_000

@@ -30,8 +30,6 @@ from exchange.files.operating_system import raise_file_limit, read_file_limit
 from exchange.files.replacing import replace_file
 from exchange.text.numbers import write_time
 
-__all__ = ["CONNECTIONS", "Proxy", "Upstream", "leads_back", "read_clock", "run_proxy"]
-
 LOG: Final = logging.getLogger(__name__)
 
 CHUNK: Final = 1 << 16

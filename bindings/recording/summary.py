@@ -8,8 +8,6 @@ from typing import Final
 from bindings.sources.recording.model import ACCEPTED, CLOSINGS, RecordedPublishing, RecordedRequest, Recording
 from exchange.text.display import count_noun
 
-__all__ = ["describe_request", "format_summary"]
-
 MAX_LISTED: Final = 10
 """Maximum number of lines of each list: clients, refusals, reasons."""
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from bindings.sources.section import Listing
     from exchange.entities.part import Part
 
-__all__ = ["HOT", "SLOTS", "Sources", "build_report", "sum_lines"]
-
 HOT: Final = 20
 """Maximum number of frequent keys that are reported."""
 

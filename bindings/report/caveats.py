@@ -15,8 +15,6 @@ from exchange.values.field_values import resolve_type
 if TYPE_CHECKING:
     from bindings.report.model import Report
 
-__all__ = ["list_caveats"]
-
 BIASES: Final = {
     "SURVIVORS": (
         "Survivors only, in {paths}: what reached the queues or topics it was taken from. So it shows no unroutable "

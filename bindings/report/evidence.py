@@ -16,8 +16,6 @@ from bindings.report.model import Evidence, FindingRow
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.text.display import count_noun
 
-__all__ = ["WindowCounts", "add_evidence"]
-
 
 class WindowCounts(NamedTuple):
     """The counts of a window: of each binding, exchange and queue, and of alternate exchanges."""

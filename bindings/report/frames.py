@@ -18,8 +18,6 @@ from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.values.field_json import encode_message
 
-__all__ = ["DIFF_TABLES", "to_arrow", "to_pandas"]
-
 
 def _steps(result: Diff) -> Rows:
     refused = {step: str(error) for step, error in result.plan.refused}

@@ -21,8 +21,6 @@ from exchange.entities.entities import Binding
 from exchange.text.display import count_noun
 from exchange.topology.unread import UnreadPart, format_not_proved
 
-__all__ = ["check_gates", "count_misrouted", "match_ignores", "refuse_unread"]
-
 
 def match_ignores(
     entries: Sequence[Ignore], hits: Mapping[Binding, bool], now: int

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from bindings.archive.reading import Bad
     from bindings.archive.sums import Unread
 
-__all__ = [
-    "ARCHIVE_FORMS", "MATCH_FORMS", "STORE_FORMS", "BadJson", "describe_inspection", "draw_bad", "encode_bad",
-    "format_bad", "list_bad", "format_skipped",
-]  # fmt: skip
-
 ARCHIVE_FORMS: Final[Forms] = {
     "text": Form("bindings.report.kafka:format_inspection", (".txt",)),
     "json": Form("bindings.report.inspection_json:encode_inspection", (".json",), indent=2),

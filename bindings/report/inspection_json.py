@@ -23,8 +23,6 @@ from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
 from exchange.values.documents import document, encode_as
 
-__all__ = ["BiasKey", "Inspected", "encode_inspection"]
-
 BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
 DIGITS: Final = 19
 """Maximum number of digits of the id of a node."""

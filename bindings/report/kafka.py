@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bindings.archive.kafka.folder import FolderInspection, LocatedPartition, TopicFacts
     from bindings.archive.kafka.transaction_state import TransactionState
 
-__all__ = ["format_inspection", "format_kafka", "measure_lag"]
-
 MAX_LISTED_ENTRIES: Final = 20
 """Maximum number of topics, groups, partitions, members or transactions in text; JSON has all."""
 WIDTH: Final = 60

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bindings.archive.reading import Bias
     from bindings.archive.sums import Unread
 
-__all__ = ["Archived", "Audited", "Compared", "Evidence", "FindingRow", "Records", "Report", "Summary"]
-
 
 class Archived(NamedTuple):
     """An archive that was audited."""

@@ -20,8 +20,6 @@ from exchange.text.display import find_alike
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["NearestSearch", "Where", "group_outcomes_by_shape"]
-
 SHAPES: Final = 20
 """Maximum number of shapes of keys that are reported for an exchange."""
 

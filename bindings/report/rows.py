@@ -14,11 +14,6 @@ from bindings.report.thresholds import IgnoreUse
 from exchange.entities.entities import Binding, Destination
 from exchange.values.documents import document, with_underscores
 
-__all__ = [
-    "STATES", "UNCOUNTED", "BindingRow", "Count", "ExchangeRow", "Flow", "FlowKind", "LineRow", "LineState", "Listed",
-    "Nearest", "PartitionRow", "QueueRow", "Shape", "Skew", "State", "Timeline", "UnroutableRow",
-]  # fmt: skip
-
 States = Literal["dead", "stale", "hit", "possible", "ignored", "dead letters only", "not eligible"]
 State: TypeAlias = Annotated[States, with_underscores(States)]
 """State of a binding. ``possible``: a random choice decides; counts as hit. ``stale``: not hit lately. ``dead letters

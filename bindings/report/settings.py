@@ -19,8 +19,6 @@ from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.values.json_schema import DRAFT_07, describe_fields, identify
 
-__all__ = ["NAMES", "find_settings", "load_settings", "read_settings", "build_settings_schema"]
-
 NAMES: Final = {"hashstar.toml": ("audit",), "pyproject.toml": ("tool", "hashstar", "audit")}
 """Name of a file -> the path of keys to the table with the settings."""
 

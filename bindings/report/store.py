@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bindings.archive.rocketmq.store import Store, StoredTopic
     from bindings.archive.rocketmq.timer import Timer
 
-__all__ = ["find_code", "list_bodies", "format_matches", "store_lines"]
-
 MAX_LISTED_ENTRIES: Final = 20
 """Maximum number of topics, groups, tags or messages in text; JSON has all."""
 WIDTH: Final = 60

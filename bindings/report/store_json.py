@@ -15,8 +15,6 @@ from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.store import find_code, list_bodies
 from exchange.values.documents import document, encode_as
 
-__all__ = ["InspectedStore", "MatchedMessages", "TopicKindKey", "encode_matches", "store_json"]
-
 TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "lite", "system"]
 
 

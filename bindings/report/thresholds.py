@@ -18,10 +18,6 @@ from typing import Final, Literal, NamedTuple
 from exchange.entities.entities import Binding
 from exchange.values.documents import document
 
-__all__ = [
-    "NO_LIMITS", "Gate", "Ignore", "IgnoreUse", "Limits", "Quota", "Settings", "matches_glob", "parse_quota",
-]  # fmt: skip
-
 STALE_DAYS: Final = 30
 """Default number of days without a message after which a binding is stale."""
 

@@ -13,12 +13,6 @@ from exchange.kinds import Decider, find_kind
 from exchange.text.display import count_noun, list_some
 from exchange.values.notation import write_arguments
 
-__all__ = [
-    "NO_HEADERS", "describe_change", "describe_condition", "describe_difference", "describe_gates", "describe_records",
-    "describe_topology", "describe_traffic", "describe_window", "list_unexplained_exchanges", "name_destination",
-    "name_exchange", "summarize",
-]  # fmt: skip
-
 NO_HEADERS: Final = "unknown, as an audit keeps no headers; hashstar explain names the one that failed"
 """Why nothing is said of a message that no binding of an exchange took which looks at headers."""
 

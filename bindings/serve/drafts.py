@@ -25,8 +25,6 @@ from exchange.text.display import clip_line
 from exchange.topology import rules
 from exchange.topology.topology import Topology
 
-__all__ = ["MAX_EDITS", "Drafts", "EditError", "edit"]
-
 MAX_DRAFTS: Final = 8
 """Maximum number of drafts that are kept; the one that was not used for longest goes first."""
 MAX_BINDINGS: Final = 500_000

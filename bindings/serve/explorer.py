@@ -34,8 +34,6 @@ from exchange.values.documents import encode_as
 from exchange.values.field_json import encode_message
 from exchange.values.message import Message
 
-__all__ = ["QUESTIONS", "DraftGone", "Explorer", "Question"]
-
 ANSWER_SECONDS: Final = 2.0
 """Maximum duration of the answer to a question that a page asks at each keystroke."""
 STUDY_SECONDS: Final = 20.0

@@ -32,8 +32,6 @@ from exchange.topology.unread import find_unread
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["NearestMessage", "find_nearest", "find_nearest_key"]
-
 PATHS: Final = 40
 """Maximum number of paths that are tried: those whose keys look nearest."""
 ENTRIES: Final = 5

@@ -15,8 +15,6 @@ from bindings.serve.traffic import DEAD, ReportTraffic
 from bindings.serve.view import View
 from exchange.entities.entities import Destination
 
-__all__ = ["DEFAULT_NODES", "choose_part", "make_picture"]
-
 DEFAULT_NODES: Final = 60
 """Maximum number of nodes of a picture, unless the page asks for another number."""
 STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)

@@ -17,8 +17,6 @@ from exchange.values.field_json import decode_message
 from exchange.values.json_text import parse_line
 from exchange.values.message import Message
 
-__all__ = ["Busy", "OutOfTime", "Parameters", "Questions"]
-
 Answer = TypeVar("Answer")
 
 

@@ -21,8 +21,6 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments
 
-__all__ = ["decode_binding", "describe_part", "list_rows", "write_line"]
-
 
 def list_rows(
     view: View,

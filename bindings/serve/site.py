@@ -30,8 +30,6 @@ from bindings.sources.language.errors import LanguageError
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.limits import QUESTION_BYTES
 
-__all__ = ["SCRIPTS", "STYLES", "load_files", "make_handler"]
-
 REPORT: Final = "bindings.report.forms"
 SERVE: Final = "bindings.serve"
 SCRIPTS: Final = (

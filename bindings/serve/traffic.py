@@ -16,8 +16,6 @@ from exchange.text.display import clip_line
 from exchange.values.field_json import decode_table
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["DEAD", "ReportTraffic", "Use"]
-
 KEYS: Final = 20
 """Maximum number of keys of one sort that are shown for an exchange."""
 DEAD: Final = frozenset({"dead", "stale"})

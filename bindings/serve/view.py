@@ -20,8 +20,6 @@ from exchange.routing.router import Router
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["Once", "View"]
-
 Value = TypeVar("Value")
 
 

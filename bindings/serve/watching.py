@@ -16,8 +16,6 @@ from bindings.sources.open import Source
 from exchange.entities.releases import resolve_profile
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["ReadFault", "SourceReading", "WatchedSource"]
-
 LOOK_EVERY: Final = 0.5
 """Seconds between two looks at the time of the file's last change."""
 

@@ -16,8 +16,6 @@ from urllib.parse import unquote
 from exchange.errors import InputError
 from exchange.text.numbers import is_digits
 
-__all__ = ["Address", "has_scheme", "parse_address"]
-
 UNSEEN: Final = re.compile(r"[\x00-\x20\x7f-\xa0\ud800-\udfff]")
 """Characters that no valid address contains."""
 PARTS: Final = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)

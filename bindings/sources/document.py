@@ -22,8 +22,6 @@ from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.values.field_values import FieldTable
 
-__all__ = ["Document"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:

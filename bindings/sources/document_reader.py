@@ -21,8 +21,6 @@ from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["DocumentContent", "Observe", "read"]
-
 DEFAULT_VHOST: Final = "/"
 
 Observe: TypeAlias = Callable[[str, int, int, Part], None]

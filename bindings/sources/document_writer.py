@@ -18,8 +18,6 @@ from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 from exchange.values.notation import VARIABLE, quote, write_arguments, write_json, write_name, write_table
 
-__all__ = ["write"]
-
 WIDEST: Final = 100
 """Maximum number of characters of a statement on one line; a longer one has a line for each attribute."""
 

@@ -19,11 +19,6 @@ from exchange.files.replacing import GIVEN, replace_file
 from exchange.limits import DOCUMENT_BYTES
 from exchange.values.forms import Form
 
-__all__ = [
-    "NO_FILE", "PRIVATE_FOLDER", "decode_text", "gunzip", "list_files", "make_folders", "open_file", "read_content",
-    "read_whole", "save_form", "save_lines",
-]  # fmt: skip
-
 GZIP: Final = b"\x1f\x8b"
 PRIVATE_FOLDER: Final = 0o750
 """Mode of new folders of such files."""

@@ -22,8 +22,6 @@ from bindings.sources.files import gunzip
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES, GIT_SECONDS
 
-__all__ = ["Commit", "Repository", "find_repository"]
-
 OF_ONE_REPOSITORY: Final = frozenset({
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
     "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",

@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 from exchange.errors import InputError
 from exchange.limits import FOLDER_FILES, GLOB_CHARACTERS
 
-__all__ = ["NOT_ENTERED", "expand_pattern", "is_pattern"]
-
 NOT_ENTERED: Final = "node_modules"
 """Name of folders with what others have written, in any number."""
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any, Final
 
-__all__ = ["HttpAnswer", "Endless", "read_answer"]
-
 CHUNK: Final = 1 << 16
 
 

@@ -35,8 +35,6 @@ from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["QUEUE", "Management", "RefusedRequest", "ask_at_terminal", "is_address", "build_unread_queues"]
-
 USER, PASSWORD = "HASHSTAR_RABBITMQ_USER", "HASHSTAR_RABBITMQ_PASSWORD"
 EXCHANGE: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 LOGIN: Final = f"{USER} and {PASSWORD}"

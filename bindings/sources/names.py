@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from exchange.entities.predeclared import PREDECLARED_TYPES
 
-__all__ = ["read_names"]
-
 Names: TypeAlias = dict[str, list[str]]
 
 REPEATED: Final = re.compile(r"^for\b", re.MULTILINE)

@@ -37,8 +37,6 @@ from exchange.text.display import clip_line, list_some, suggest
 from exchange.topology.topology import Topology
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["Source", "load", "open_source", "read_source"]
-
 STDIN: Final = "-"
 ANSWER_SHOWN: Final = 80
 """Maximum number of characters of an answer, or of a key, in an error."""

@@ -10,8 +10,6 @@ from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.topology.topology import Topology
 
-__all__ = ["Listing", "Section", "identify_part"]
-
 KINDS: Final[Mapping[type, str]] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
 
 

@@ -16,8 +16,6 @@ from exchange.errors import InputError, name_os_errors
 from exchange.limits import CONFIG_BYTES, CONFIG_KEY_PARTS, INTEGER_DIGITS, NESTING
 from exchange.text.faults import find_position
 
-__all__ = ["read_toml"]
-
 PLACE: Final = re.compile(r"line ([0-9]+), column ([0-9]+)\)$")
 NAME: Final = re.compile(r"\(('[^']*'(?:, '[^']*')*),?\)")
 """A name of a table, as Python's parser quotes it."""

@@ -18,8 +18,6 @@ from exchange.text.display import SECRETIVE, underline
 from exchange.text.faults import MASK
 from exchange.values.json_text import parse
 
-__all__ = ["TOKEN", "TomlPosition", "locate"]
-
 TOKEN: Final = re.compile(
     r'''"""(?>(?:[^"\\]|\\.|""?(?!"))*)(?:"{3,5}|\\?\Z)''' + "|"
     r"'''.*?(?:'{3,5}|\Z)" + "|"

@@ -24,11 +24,6 @@ from exchange.limits import FOLDER_FILES
 from exchange.values.documents import document
 from exchange.values.json_text import parse_leniently
 
-__all__ = [
-    "SkippedFile", "TopologyFile", "asks_for_several", "expand_patterns", "find_files", "find_reason_to_skip",
-    "may_be_topology",
-]  # fmt: skip
-
 LANGUAGE: Final = (".bindings", ".bindings.gz")
 JSON: Final = (".json", ".json.gz")
 

@@ -25,8 +25,6 @@ from exchange.text.display import LIKE_NAMES, count_noun, suggest
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["VirtualBroker"]
-
 EMPTY: Final = (
     "the topology is empty: VirtualBroker(bindings.load(PATH)) has that of a file, and so has the fixture "
     "virtual_broker with @pytest.mark.topology(PATH)"

@@ -15,8 +15,6 @@ from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.values.documents import document
 
-__all__ = ["FLAGS", "KNOWN", "Release", "SeriesUpgrade", "find_steps", "release_of"]
-
 KNOWN: Final = (*SERIES,)
 """The series of releases, the oldest first."""
 UNKNOWN: Final = "read its release notes: what it can be upgraded from, and what it asks for, is not known here"

@@ -34,8 +34,6 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["NEWEST", "SAMPLE", "upgrade"]
-
 NEWEST: Final = LATEST_PROFILE.name.removeprefix("rabbitmq-")
 SAMPLE: Final = 256 << 20
 """Number of bytes of an archive that are read by default."""

@@ -15,8 +15,6 @@ from exchange.topology.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ReroutedTraffic", "count_traffic"]
-
 
 class ReroutedTraffic(NamedTuple):
     """The archived messages of a virtual host that are routed differently after an upgrade."""

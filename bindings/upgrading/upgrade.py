@@ -31,8 +31,6 @@ from exchange.values.documents import document
 if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
-__all__ = ["Sighting", "Transformed", "Upgrade", "VhostUpgrade", "plan_upgrade", "upgrade_topology"]
-
 
 class Sighting(NamedTuple):
     """A fact that the upgrade brings, with the parts of a topology where it is seen in the same way."""

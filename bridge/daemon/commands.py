@@ -24,9 +24,6 @@ from exchange.text.display import hide_logins
 from exchange.text.site import build_page_address
 from exchange.values.forms import Form, Forms
 
-__all__ = ["bridge_command"]
-
-
 FORMS: Final[Forms] = {
     "text": Form("bridge.daemon.probe:format_report", (".txt",)),
     "json": Form("bridge.daemon.probe:encode_report", (".json",), indent=2),

@@ -37,8 +37,6 @@ from exchange.topology.partitioners import find_python_partitionings
 from exchange.topology.topology import Topology
 from exchange.topology.unread import require_whole
 
-__all__ = ["Config", "Http", "read_config"]
-
 
 @dataclass(frozen=True, slots=True)
 class Http:

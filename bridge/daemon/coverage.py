@@ -24,8 +24,6 @@ from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology
 
-__all__ = ["CoverageCounter"]
-
 ROWS: Final = 1 << 12
 """Number of messages that are counted at once; `CoverageCounter.tally` counts the rest, which are fewer."""
 SERIES: Final = 1_000

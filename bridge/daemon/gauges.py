@@ -19,8 +19,6 @@ from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit
 from exchange.text.site import find_version
 
-__all__ = ["build_info", "read_gauges", "read_process_metrics"]
-
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
 """Start time of this process on systems without /proc: the import of this module, in seconds since 1970."""

@@ -42,8 +42,6 @@ from bridge.pump.pump import Pump
 from bridge.pump.window import Pending
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["KINDS", "Health"]
-
 KINDS: Final = (
     "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
     "at-risk", "paused", "draining",

@@ -32,8 +32,6 @@ from bridge.endpoint import Delivery, Failure, Outgoing
 from exchange.text.display import dump_json
 from exchange.text.numbers import write_time
 
-__all__ = ["LEVELS", "Journal", "LineWriter"]
-
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 AGAIN_AFTER: Final = 1.0

@@ -21,12 +21,6 @@ from bridge.keys import (
 from bridge.pump.policy import Unroutable
 from exchange.entities.profile import VERSION
 
-__all__ = [
-    "ALLOW_PYTHON", "COVERAGE", "DEAD_LETTERS", "EXPIRED", "FILE", "HTTP", "HTTP_HOSTS", "IGNORE", "LOG_FORMAT",
-    "LOG_LEVEL", "POLICY", "PROFILE", "REPLIES", "REPLIES_OF", "REPLY_GROUP", "REPLY_QUEUE", "REPLY_TIMEOUT",
-    "REPLY_TOPIC", "SOURCES", "TARGETS", "TOPOLOGY", "VHOST", "WORKERS",
-]  # fmt: skip
-
 TOPOLOGY: Final = Key(
     "topology", TEXT, "a `.bindings` file, RabbitMQ's `definitions.json`, or the address of a management API"
 )

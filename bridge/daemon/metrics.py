@@ -17,8 +17,6 @@ from bindings.http.exposition import format_family, format_labels, format_number
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 
-__all__ = ["BUCKETS", "FATES", "Gauges", "History", "HistoryJson", "Metrics"]
-
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of latencies, in seconds."""
 

@@ -33,8 +33,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:  # imports pyarrow
     from bridge.daemon.coverage import CoverageCounter
 
-__all__ = ["BuiltPump", "Pipeline", "Pipelines", "build_pump", "find_fixed", "list_endpoints", "start_pipeline"]
-
 READING: Final = 60.0
 """Maximum number of seconds for reading the file and the topology again."""
 GOING_BACK: Final = 0.5

@@ -17,8 +17,6 @@ from bridge.pump.policy import Policy
 from exchange.text.display import count_noun, hide_logins
 from exchange.values.documents import document, encode_as
 
-__all__ = ["Checked", "CheckReport", "encode_report", "format_report", "check"]
-
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
 

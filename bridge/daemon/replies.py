@@ -22,8 +22,6 @@ from bridge.pump.replies import Callers, Replies, Servers
 from bridge.table import Table
 from exchange.topology.topology import Topology
 
-__all__ = ["Ends", "read_replies"]
-
 PLACES: Final = {RABBITMQ: keys.REPLY_QUEUE, KAFKA: keys.REPLY_TOPIC, ROCKETMQ: keys.REPLY_TOPIC}
 """System -> the key that names the place of its servers' replies."""
 

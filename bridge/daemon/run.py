@@ -25,8 +25,6 @@ from bridge.daemon.workers import SETTLED, WRONG, build_worker_command, run_work
 from exchange.errors import InputError
 from exchange.files.operating_system import find_signals
 
-__all__ = ["calm_collector", "run"]
-
 
 async def run(
     config: Config | str | os.PathLike[str],

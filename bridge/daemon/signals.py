@@ -26,8 +26,6 @@ from typing import Any, Final, Self
 from bridge.daemon.journal import Journal
 from bridge.daemon.pipelines import Pipelines
 
-__all__ = ["APART", "SECOND_SIGNAL_SECONDS", "CLOSING", "Handlers", "Stopping", "end_process_within"]
-
 APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
 

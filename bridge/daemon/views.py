@@ -10,8 +10,6 @@ from bridge.daemon.metrics import HistoryJson
 from bridge.endpoint import Place
 from exchange.values.documents import document
 
-__all__ = ["Condition", "SourceJson", "SourceState", "StatusJson", "TargetJson", "TargetState"]
-
 
 @document("ConditionJson")
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,6 @@ if TYPE_CHECKING:  # these modules import pyarrow
     from bindings.counts.tally import Tally
     from bridge.daemon.coverage import CoverageCounter
 
-__all__ = ["Web"]
-
 SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 PATIENCE: Final = 180.0

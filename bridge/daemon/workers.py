@@ -33,8 +33,6 @@ from bridge.pump.policy import Backoff
 from exchange.concurrency.processes import build_command, build_environment
 from exchange.files.operating_system import find_signals
 
-__all__ = ["SETTLED", "WRONG", "build_worker_command", "run_workers"]
-
 AGAIN: Final = Backoff(0.5, 30.0)
 """Time before a worker that died is started again; it grows with each death in a row."""
 WELL: Final = 60.0

@@ -16,8 +16,6 @@ from exchange.errors import InputError
 from exchange.selector import Selector, properties_of
 from exchange.values.message import Message
 
-__all__ = ["Again", "Back", "Choices", "Edit", "Order", "Outcome"]
-
 Edit = Callable[[Message], Message | None]
 
 

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from bindings.archive.names import unescape
 from bridge.dead.conventions import CONVENTIONS, DEATHS, HEADERS, KEY, NUMBER, SHORT, TEXT, VARYING, find_death
 
-__all__ = ["COLUMNS", "Alike", "find_alike", "read_key"]
-
 COLUMNS: Final = ("time", "exchange", "routing_key", "cc", "headers", "properties", "source", "offset")
 """The columns that are read."""
 ERRORS: Final = frozenset([name for each in CONVENTIONS for name in (each.reason, each.error) if name])

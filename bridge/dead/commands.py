@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from bridge.dead.reading import Bounds, Read
     from bridge.dead.report import DeadReport, Replay
 
-__all__ = ["dead_command"]
-
 LOOKED_AT: Final = 10_000
 """Maximum number of messages of a broker that are looked at by default."""
 SCHEMES: Final = {

@@ -12,11 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from exchange.values.json_text import parse_leniently
 
-__all__ = [
-    "ADDED", "CONVENTIONS", "DEATHS", "FIRST", "HEADERS", "KEY", "NUMBER", "TEXT", "VARYING", "Convention", "Death",
-    "SHORT", "find_death", "shape_key", "shape_text",
-]  # fmt: skip
-
 DEATHS: Final = "x-death"
 FIRST: Final = "x-first-death-"
 ADDED: Final = (DEATHS, FIRST, "x-last-death-", "x-delivery-count", "x-acquired-count")

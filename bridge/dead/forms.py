@@ -15,8 +15,6 @@ from exchange.values.forms import Form, Forms, Screen
 if TYPE_CHECKING:
     from bridge.dead.report import DeadGroup, DeadReport, Replay
 
-__all__ = ["FORMS", "to_html", "to_json", "to_text"]
-
 FORMS: Final[Forms] = {
     "text": Form("bridge.dead.forms:to_text", (".txt",), has_screen=True),
     "json": Form("bridge.dead.forms:to_json", (".json",), indent=2),

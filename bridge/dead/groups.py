@@ -17,8 +17,6 @@ from bridge.dead.verdicts import Judge, Verdict
 from exchange.selector import Selector, properties_of
 from exchange.values.message import Message
 
-__all__ = ["GROUPS", "Group", "Grouping"]
-
 GROUPS: Final = 10_000
 """Maximum number of groups. Further dead letters are counted, in no group."""
 KEYS: Final = 50

@@ -34,8 +34,6 @@ from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.errors import BrokerError, HashstarError, InputError, NotImplementedByBroker, ResourceLocked
 from exchange.values.message import Message
 
-__all__ = ["Chooser", "Chosen", "HeldQueue", "find_type"]
-
 PAGE: Final = 256
 """Minimum number of messages of a page, but for the last one."""
 QUORUM_PAGE: Final = 32

@@ -15,8 +15,6 @@ from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.table import Table
 from exchange.errors import InputError
 
-__all__ = ["read_topic"]
-
 ANSWER: Final = 5.0
 """Seconds that a broker may take to answer where a partition begins and ends."""
 POLL: Final = 0.2

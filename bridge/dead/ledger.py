@@ -34,8 +34,6 @@ from exchange.errors import InputError
 from exchange.files.operating_system import NOT_INHERITED, lock_file, sync_data
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Ledger", "Sent"]
-
 T = TypeVar("T")
 What: TypeAlias = Literal["done", "gone", "undone", "taken"]
 """Names of lines, as above."""

@@ -29,8 +29,6 @@ from exchange.errors import BrokerError, InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.message import Message
 
-__all__ = ["check_uncounted", "peek"]
-
 AT_ONCE: Final = 256
 """Maximum number of messages of a stream that have come and are not acknowledged."""
 IDLE_SECONDS: Final = 1.0

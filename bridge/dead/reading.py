@@ -17,8 +17,6 @@ from exchange.amqp import MalformedHeader
 from exchange.errors import InputError
 from exchange.values.message import Message
 
-__all__ = ["Bounds", "Read", "RowWriter", "read_archive"]
-
 Take = Callable[[pa.RecordBatch], None]
 BATCH: Final = 4_096
 """Number of messages of a broker that are grouped at once."""

@@ -40,8 +40,6 @@ from exchange.errors import InputError
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["PATIENCE", "WINDOW", "User", "list_queues", "replay", "undo"]
-
 WINDOW: Final = 500
 """Maximum number of messages that are published and not confirmed."""
 PATIENCE: Final = 30.0

@@ -12,8 +12,6 @@ from bridge.dead.reading import Read
 from bridge.dead.verdicts import Judge, Verdict
 from exchange.values.documents import document
 
-__all__ = ["DeadGroup", "DeadReport", "Ending", "LeftOver", "Replay", "build_report"]
-
 
 @document("EndingJson", "count = messages, *verdict")
 class Ending(NamedTuple):

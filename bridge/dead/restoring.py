@@ -29,8 +29,6 @@ from exchange.values.field_json import decode_message_line
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = ["COUNTED", "REPLAY", "To", "digest", "restore", "stamp"]
-
 To: TypeAlias = Literal["queue", "exchange"]
 """Where messages are published again: to the queue where they died first, or to the exchange as they were before."""
 

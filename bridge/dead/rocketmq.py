@@ -18,8 +18,6 @@ from bridge.rocketmq.remoting.errors import ClientError
 from bridge.table import Table
 from exchange.errors import InputError
 
-__all__ = ["read_topic"]
-
 READER: Final = "hashstar-dead"
 """Name of the group in pulls. It is never registered."""
 PULLED: Final = 32

@@ -22,8 +22,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["Judge", "Verdict"]
-
 OF_AMQP: Final = frozenset([each.name for each in CONVENTIONS if not each.has_topics])
 """Conventions of which the exchange and the routing key of a topology are known."""
 REMEMBERED: Final = 200_000

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LOOKS", "MAX_GAPS", "Deletions"]
-
 LOOKS: Final = 5
 """Number of looks for which a gap is remembered: the start of the log is known a little later than the gap."""
 MAX_GAPS: Final = 16

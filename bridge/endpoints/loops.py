@@ -17,8 +17,6 @@ from bridge.endpoint import Place, Target
 from bridge.pump.inlet import Inlet, find_reachable_queues
 from exchange.topology.topology import Topology
 
-__all__ = ["DeadLetterLoop", "Feedback", "find_dead_letter_loop", "find_feedback", "find_near_exchange"]
-
 ARCHIVE: Final = "archive"
 RABBITMQ: Final = "rabbitmq"
 EXCHANGE: Final = "exchange "

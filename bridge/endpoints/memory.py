@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing, Receiver, Source, Target
 from exchange.values.message import Message
 
-__all__ = ["MemorySource", "MemoryTarget"]
-
 
 class MemorySource(Source):
     """A queue in this process. ``put`` adds messages; after ``end`` the stream ends when all are read.

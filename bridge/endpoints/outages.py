@@ -11,8 +11,6 @@ from bridge.endpoint import Finding, Removal
 from exchange.errors import HashstarError
 from exchange.text.display import write_milliseconds
 
-__all__ = ["LOOK_EVERY", "OUTAGE", "KnownRemovals", "find_risk", "find_survived", "judge_removals", "show_seconds"]
-
 LOG: Final = logging.getLogger(__name__)
 
 OUTAGE: Final = 3_600.0

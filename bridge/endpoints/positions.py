@@ -12,8 +12,6 @@ from typing import Final, Literal, NamedTuple
 from bridge.endpoint import Finding
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["MAX_LISTED", "KeptPosition", "Reset", "judge_positions"]
-
 Reset = Literal["start", "end", "refuse"]
 """Where a source goes on without a position that the log has, or that it is not read then."""
 

@@ -12,8 +12,6 @@ from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["ANY_SIZE", "MAX_LISTED_TOPICS", "KeyCache", "TopicDestination", "describe_missing", "parse_destination"]
-
 MAX_LISTED_TOPICS: Final = 5
 """Maximum number of topics that an error or a finding names."""
 

@@ -15,8 +15,6 @@ from exchange.amqp.fields import SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["ESCAPED", "HEX", "MARK", "PREFIX", "format_properties", "unwrap", "wrap"]
-
 PREFIX: Final = "amqp."
 MARK: Final = "amqp.routing_key"
 EXCHANGE: Final = "amqp.exchange"

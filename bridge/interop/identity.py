@@ -46,11 +46,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader
 from exchange.values.field_values import resolve_type
 
-__all__ = [
-    "IDENTITY", "bind_identity", "choose_identity", "compute_fingerprint", "identify_message", "identify_record",
-    "identify_stored",
-]  # fmt: skip
-
 IDENTITY: Final = "x-hashstar-id"
 STREAM_OFFSET: Final = "x-stream-offset"
 

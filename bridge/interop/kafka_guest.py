@@ -22,8 +22,6 @@ from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
-__all__ = ["BROKER_HEADERS", "KEY", "MARK", "has_null_key", "build_header", "to_amqp", "to_kafka", "unwrap", "wrap"]
-
 PREFIX: Final = "x-kafka-"
 MARK: Final = "x-kafka-topic"
 PARTITION: Final = "x-kafka-partition"

@@ -36,11 +36,6 @@ from exchange.text.numbers import is_digits
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = [
-    "FIRST_HOP", "HOPS", "HOP_TEXT", "mark_message", "may_have_hops", "build_hop_header", "read_hops",
-    "is_dead_letter", "list_origin_fields", "mark_header",
-]  # fmt: skip
-
 HOPS: Final = "x-hashstar-hops"
 EXCHANGE: Final = "x-hashstar-exchange"
 ROUTING_KEY: Final = "x-hashstar-routing-key"

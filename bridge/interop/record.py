@@ -9,11 +9,6 @@ from typing import Final, NamedTuple
 from exchange.amqp.fields import encode_short_string
 from exchange.errors import HashstarError
 
-__all__ = [
-    "NAME_LIMIT", "Header", "Record", "Unmappable", "check_key", "compute_digest", "is_showable",
-    "find_last_header", "build_routing_key", "read_whole_key",
-]  # fmt: skip
-
 Header = tuple[str, bytes | None]
 """Name and value of a header; the value may be null."""
 

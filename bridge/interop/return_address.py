@@ -28,8 +28,6 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
-__all__ = ["ReturnAddress", "Sealer", "ReturnToken", "open_token"]
-
 
 class ReturnAddress(NamedTuple):
     """Where the reply to a request must go, in the system of its caller."""

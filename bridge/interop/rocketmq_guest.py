@@ -19,8 +19,6 @@ from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.amqp.fields import KINDS, PACK, SIZE, encode_short_string
 from exchange.values.message import Message
 
-__all__ = ["MARK", "PRODUCER_PROPERTIES", "find_headers_for_property", "is_own", "unwrap", "wrap"]
-
 PREFIX: Final = "x-rocketmq-"
 MARK: Final = "x-rocketmq-topic"
 BROKER: Final = "x-rocketmq-broker"

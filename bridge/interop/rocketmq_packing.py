@@ -18,8 +18,6 @@ from bridge.interop.record import Header, Unmappable
 from bridge.rocketmq.remoting.properties import CONTROL
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["ORDER", "VALUES", "format_property", "pack_headers", "unpack_headers"]
-
 VALUES: Final = "amqp.values"
 ORDER: Final = "amqp.order"
 EARLIER: Final = "amqp.earlier-"

@@ -17,8 +17,6 @@ from bridge.rocketmq.remoting.properties import GROUP_LENGTH, TOPIC_LENGTH, is_l
 from exchange.errors import InputError
 from exchange.text.display import clip_line
 
-__all__ = ["group_of", "name_of", "build_topic"]
-
 PERCENT: Final = ord("%")
 
 

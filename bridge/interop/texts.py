@@ -22,8 +22,6 @@ from exchange.values.field_json import decode, encode
 from exchange.values.field_values import RANGES, Typed
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["format_wire", "parse_wire"]
-
 INTEGERS: Final = {TAGS[kind][0]: (kind, low < 0) for kind, (low, _) in RANGES.items()}
 """Tag -> the type, and whether it is signed."""
 

@@ -41,8 +41,6 @@ from exchange.values.field_json import encode_fields, encode_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["DeadLetterLimit", "build_dead_letter", "count_accepted", "count_written", "is_packed", "pack"]
-
 PACKED: Final = "hashstar-packed"
 
 FEWEST: Final = 10

@@ -8,8 +8,6 @@ from typing import Protocol
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 
-__all__ = ["PumpEvents", "ReplyEvents", "TargetEvents"]
-
 
 class TargetEvents(Protocol):
     """Receives what happens to targets and their messages, to count and log it."""

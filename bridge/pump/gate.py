@@ -17,8 +17,6 @@ from typing import TypeAlias
 
 from bridge.endpoint import Failure, Outgoing
 
-__all__ = ["CALM", "Gate", "Partition", "find_partition"]
-
 CALM = 60.0
 """Seconds without a refusal after which a queue's gate is removed."""
 

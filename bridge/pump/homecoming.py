@@ -18,8 +18,6 @@ from bridge.pump.replies import AddressedReply, Replies, ReplyOutcome, Servers
 from bridge.pump.window import Pending
 from exchange.errors import HashstarError
 
-__all__ = ["Homecoming"]
-
 
 class Homecoming:
     """Sends replies to callers. ``numbers`` and ``clock`` are the pump's; ``changed`` is as for `Outlet`."""

@@ -42,8 +42,6 @@ from exchange.selector import Selector, SelectorFailure, Tags, properties_of
 from exchange.topology.topology import Topology
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Filter", "Inlet", "InletReader", "read_filter", "find_reachable_queues"]
-
 LOG: Final = logging.getLogger(__name__)
 
 BATCH: Final = 1_000

@@ -21,12 +21,6 @@ from bridge.keys import (
 )
 from bridge.pump.policy import Unroutable
 
-__all__ = [
-    "BACKOFF", "BACKOFF_MOST", "DRAIN", "EXCHANGE", "GIVE_UP_AFTER", "MAX_DEAD_LETTERS", "MAX_HOPS", "ONE_AT_A_TIME",
-    "OWN_POLICY", "POLICY", "RATE", "RECONNECT", "RECONNECT_MOST", "ROUTING_KEY", "SELECTOR", "SOURCE", "STALLED_AFTER",
-    "TAGS", "TRIES", "UNROUTABLE", "URL", "WINDOW", "WINDOW_BYTES",
-]  # fmt: skip
-
 URL: Final = Key(
     "url",
     accept_matching(TEXT, r"(?:amqps?|kafka|rocketmq)://(?:.*@)?[^@/?#]+(?:[/?#].*)?", r"archive:.+"),

@@ -17,8 +17,6 @@ from bridge.pump.inlet import Inlet
 from exchange.errors import InputError
 from exchange.routing.router import Router
 
-__all__ = ["Learning"]
-
 LOG: Final = logging.getLogger(__name__)
 
 LEAST: Final = 256

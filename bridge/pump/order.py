@@ -12,8 +12,6 @@ from operator import attrgetter
 
 from bridge.endpoint import Outgoing
 
-__all__ = ["Held", "by_number"]
-
 by_number = attrgetter("number")
 
 

@@ -26,8 +26,6 @@ from bridge.pump.policy import Attempts, Policy, Unroutable
 from bridge.pump.sending import LiveReceiver, Sender
 from bridge.pump.window import Pending, Window, finish_copies
 
-__all__ = ["Outlet"]
-
 LOG: Final = logging.getLogger(__name__)
 
 WAITING: Final = 3.0

@@ -26,8 +26,6 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message
 
-__all__ = ["AppendingProducer", "KeylessTurns", "Placing"]
-
 STREAMS: Final = "rabbitmq."
 """Prefix of the strategies by which RabbitMQ and its clients choose: they hash the routing key, also an empty one."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Attempts", "Backoff", "Policy", "Unroutable"]
-
 
 class Unroutable(Enum):
     """The fate of a message that no queue of the topology gets."""

@@ -19,8 +19,6 @@ from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
 from exchange.values.message import Message
 
-__all__ = ["PassedRequest", "Callers", "AddressedReply", "Replies", "ReplyOutcome", "RequestOutcome", "Servers"]
-
 RequestOutcome = Literal["passed on", "expired"]
 ReplyOutcome = Literal["brought home", "late", "unknown"]
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target, describe, to_disconnected
 
-__all__ = ["LiveReceiver", "Sender"]
-
 LOG: Final = logging.getLogger(__name__)
 
 

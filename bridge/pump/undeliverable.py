@@ -20,8 +20,6 @@ from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.window import Pending
 
-__all__ = ["Undeliverable"]
-
 LIMITED: Final = 5.0
 """Seconds after which a delivery is routed again that could not become a dead letter, as too many others did."""
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from bridge.endpoint import Delivery
 from bridge.pump.dead_letters import DeadLetterLimit
 
-__all__ = ["Pending", "Window", "finish_copies"]
-
 
 @dataclass(slots=True, eq=False)
 class Pending:

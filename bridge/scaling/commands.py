@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridge.scaling.scaling import ScalingPlan, StepEvent
     from exchange.partition.clients.rocketmq.scaling import QueueCounts, ScalingStep
 
-__all__ = ["rocketmq_command"]
-
 FORMS: Final[Forms] = {"text": Form("bridge.scaling.forms:to_text"), "json": Form("bridge.scaling.forms:to_json")}
 """The forms of a plan, and of what became of it."""
 NAMESRV: Final = "NAMESRV_ADDR"

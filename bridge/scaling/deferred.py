@@ -24,8 +24,6 @@ from bridge.rocketmq.remoting.statistics import consume_stats, count_timed_messa
 from exchange.errors import HashstarError
 from exchange.limits import DEFERRED_MESSAGES
 
-__all__ = ["DeferredMessages", "ScalingRefused"]
-
 
 class ScalingRefused(HashstarError):
     """A topic must not be scaled, or not now: messages would be lost, or it cannot be known whether any would be."""

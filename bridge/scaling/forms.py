@@ -19,8 +19,6 @@ from exchange.partition.moves import KeyCounts, Moves
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import count_noun, count_rest, list_some
 
-__all__ = ["ScaleJson", "describe_step", "format_moves", "count_moves", "plan_lines", "to_json", "to_text"]
-
 SAMPLE: Final = 10_000
 """Number of keys that stand for those of the topic, if none are given: the numbers from 0 on as text."""
 LINES_SHOWN: Final = 20

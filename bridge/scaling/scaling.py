@@ -20,8 +20,6 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.clients.rocketmq.scaling import Action, ScalingStep, UnreadMessages, find_next_steps, list_steps
 from exchange.text.display import list_some
 
-__all__ = ["StepEvent", "ScalingPlan", "plan", "scale"]
-
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at queues that are being drained."""
 KNOWN_SECONDS: Final = 35.0

@@ -31,8 +31,6 @@ from exchange.partition.clients.rocketmq.queues import MASTER, READ, MessageQueu
 from exchange.partition.clients.rocketmq.scaling import SETTLED, QueueCounts, QueueOffsets, Situation
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["TopicReader", "Scope", "TopicState", "check_topic"]
-
 SYSTEM_TOPICS: Final = frozenset({
     "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",

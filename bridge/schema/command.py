@@ -12,8 +12,6 @@ from exchange.commands.output import output_option
 from exchange.errors import InputError
 from exchange.text.display import suggest
 
-__all__ = ["schema_command"]
-
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
     from bridge.schema.names import SCHEMAS

@@ -16,8 +16,6 @@ from bridge.keys import Key, Keys
 from bridge.pump.keys import OWN_POLICY, POLICY
 from exchange.values.json_schema import DRAFT_07, identify
 
-__all__ = ["build_bridge_schema"]
-
 ROLES: Final = {"source": "SOURCE", "target": "TARGET", "dead-letters": "DEAD_LETTERS"}
 """Name of a definition -> name of the keys in the modules ``keys`` of the endpoints."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from exchange.values.json_schema import build_schema
 
-__all__ = ["SCHEMAS", "NamedSchema"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedSchema:

@@ -26,8 +26,6 @@ from exchange.amqp.fields import (
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 
-__all__ = ["PROPERTIES", "RAW_HEADER", "WIDTHS", "ContentHeader", "encode_property"]
-
 _OTHER_TYPES: Final = {"headers": "table", "delivery_mode": "octet", "priority": "octet", "timestamp": "timestamp"}
 PROPERTIES: Final[Mapping[str, str]] = {
     name: _OTHER_TYPES.get(name, "shortstr") for name in (*BASIC_PROPERTIES[:2], "headers", *BASIC_PROPERTIES[2:])

@@ -43,12 +43,6 @@ from exchange.errors import HashstarError
 from exchange.limits import NESTING
 from exchange.values.field_values import Typed, resolve_type
 
-__all__ = [
-    "KINDS", "TAGS", "MalformedHeader", "Repeated", "Spelled", "decode_table", "decode_value", "encode_table",
-    "encode_value", "encode_short_string",
-]  # fmt: skip
-
-
 TAGS: Final[Mapping[str, bytes]] = {
     "bool": b"t", "byte": b"b", "unsignedbyte": b"B", "short": b"s", "unsignedshort": b"u", "signedint": b"I",
     "unsignedint": b"i", "long": b"l", "float": b"f", "double": b"d", "decimal": b"D", "longstr": b"S",

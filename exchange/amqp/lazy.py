@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 from exchange.amqp.content import ContentHeader
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["LazyHeaders", "Properties", "get_content", "build_lazy_message"]
-
 
 class _Decoding(Mapping[str, Any]):
     """A mapping in a content header, decoded on first use."""

@@ -14,11 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from exchange.amqp.fields import MalformedHeader, decode_table, encode_short_string, encode_table
 
-__all__ = [
-    "BODY", "END", "HEAD", "HEADER", "HEARTBEAT", "METHOD", "METHODS", "PROTOCOL", "Method", "decode_method",
-    "encode_method",
-]  # fmt: skip
-
 METHOD: Final = 1
 HEADER: Final = 2
 BODY: Final = 3

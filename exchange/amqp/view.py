@@ -15,8 +15,6 @@ from exchange.amqp.fields import MalformedHeader
 from exchange.amqp.lazy import LazyHeaders, Properties
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["MessageView"]
-
 ADDRESSES: Final = 65_536
 """Maximum number of addresses in the cache."""
 

@@ -11,8 +11,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["import_arrow", "read_column", "read_texts"]
-
 
 def import_arrow() -> Any:
     """Import pyarrow. Raises InputError naming the extra if numpy or pyarrow is not installed."""

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from exchange.errors import InputError
 
-__all__ = ["Bytes", "Column", "Keys", "Offsets", "build_column", "build_bytes_column", "count_items", "split_column"]
-
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 from exchange.arrays.columns import Column, split_column
 from exchange.arrays.table import IntArray
 
-__all__ = ["CHUNK", "decode_dictionary", "group_keys", "split_pieces"]
-
 CHUNK: Final = 16_384
 """Number of keys in a piece."""
 

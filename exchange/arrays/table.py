@@ -11,8 +11,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DirectTable", "IntArray", "IntTable", "KeyArray", "Table", "pack_pairs"]
-
 IntArray = npt.NDArray[np.int32]
 KeyArray = npt.NDArray[np.uint64]
 

@@ -16,8 +16,6 @@ from exchange.errors import HashstarError
 if TYPE_CHECKING:  # not at run time: each command would load the engine
     from exchange.topology.topology import Topology
 
-__all__ = ["SOURCE", "NameCompletion", "complete_names"]
-
 READ_BYTES: Final = 1 << 20
 """Maximum size of a file that is read for its names while a user waits."""
 

@@ -21,12 +21,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:  # not at run time: each command would load the engine
     from exchange.entities.profile import Profile
 
-__all__ = [
-    "PROGRAM", "QUIET", "VERBOSE", "at_terminal", "catch_signals", "confirm", "echo_error", "echo_line",
-    "exit_on_error", "fail", "interrupt_at", "is_program", "is_quiet", "show_caveat", "show_progress", "show_status",
-    "show_warnings", "write_status",
-]  # fmt: skip
-
 QUIET: Final = "hashstar.quiet"
 """Key of the click context that is set where results and errors only are to be shown."""
 VERBOSE: Final = "hashstar.verbose"

@@ -15,8 +15,6 @@ import click
 
 from exchange.files.names import ENDINGS, SCHEME, SCHEMES
 
-__all__ = ["ARGUMENTS", "explain_swapped"]
-
 ARGUMENTS: Final = "hashstar.arguments"
 """Key of the click context that has the arguments of the command as they were given."""
 WANTED: Final = {

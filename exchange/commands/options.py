@@ -26,12 +26,6 @@ from exchange.limits import ANSWER_SECONDS
 from exchange.text.display import suggest, write_milliseconds
 from exchange.text.numbers import parse_duration
 
-__all__ = [
-    "RENAMED", "STDOUT", "AddressType", "CommandGroup", "Duration", "HashstarCommand", "LinesFile", "Renamed",
-    "OutputFile", "ReportOption", "TopologyOption", "allow_unread_option", "command", "redirect", "accept_old_name",
-    "read_timeout", "timeout_option", "topology_option", "wait_option",
-]  # fmt: skip
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 RENAMED: Final = "hashstar.renamed"

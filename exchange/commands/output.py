@@ -21,8 +21,6 @@ from exchange.files.replacing import replace_file
 from exchange.text.display import suggest
 from exchange.values.forms import Form, Forms, Screen, find_by_suffix
 
-__all__ = ["FormType", "OutputOption", "choose_form", "form_option", "form_options", "output_option", "print_form"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 COLOUR: Final = "hashstar.color"

@@ -27,9 +27,6 @@ from exchange.values.forms import Form, Forms
 from exchange.values.json_text import draw_line, parse_line
 from exchange.values.lines import read_lines
 
-__all__ = ["PartitionLine", "partition_command"]
-
-
 LINE: Final = 'a line has a record, such as {"key": "order-17"}'
 FILE_HINT: Final = f"FILE has JSON lines; {LINE}"
 FORMS: Final[Forms] = {

@@ -10,8 +10,6 @@ import click
 from exchange.commands.console import show_caveat
 from exchange.entities.releases import RELEASES, find_profile_by_name
 
-__all__ = ["ProfileType", "profile_option"]
-
 
 class ProfileType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """The type of an option that names a profile or a version of RabbitMQ."""

@@ -43,8 +43,6 @@ from exchange.values.json_text import JsonFault, draw_line, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
 
-__all__ = ["ErrorLine", "Load", "ProfiledExplanation", "RouteLine", "build_commands", "topology_options"]
-
 Load = Callable[[str, str | None, str | None], Topology]
 """Source of a topology, virtual host or None, name of a profile or None -> a topology that a router can be built from.
 

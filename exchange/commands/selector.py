@@ -18,8 +18,6 @@ from exchange.selector.tags import TAGS, Tags
 from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms
 
-__all__ = ["SelectorCheckJson", "SelectorMatchJson", "TagsCheckJson", "TagsMatchJson", "selector_command"]
-
 NO_MATCH: Final = 1
 
 

@@ -16,8 +16,6 @@ from threading import RLock
 from typing import Final
 from weakref import ref
 
-__all__ = ["DISPATCHERS", "MATCHERS", "ROUTERS", "lock_at_forks"]
-
 ROUTERS: Final = 0
 DISPATCHERS: Final = 1
 MATCHERS: Final = 2

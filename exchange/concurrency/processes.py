@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["build_command", "build_environment"]
-
 
 def build_command(module: str) -> list[str]:
     """Return the command that runs a module with this Python; for `build_environment`."""

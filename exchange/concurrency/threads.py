@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 from weakref import ref
 
-__all__ = ["FREE_THREADED", "Caches", "defer_counting"]
-
 C = TypeVar("C")
 
 FREE_THREADED: Final = not getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from exchange.dispatch.delivery import Answer
 
-__all__ = ["Answers", "AnswerFrame"]
-
 
 class AnswerFrame(NamedTuple):
     """An answer frame: ``basic.ack`` or ``basic.nack``."""

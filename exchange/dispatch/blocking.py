@@ -12,8 +12,6 @@ from exchange.dispatch.policy import OnError, restore_exchange
 from exchange.dispatch.registration import name_of
 from exchange.values.message import Message
 
-__all__ = ["consume_blocking"]
-
 
 def consume_blocking(
     dispatch: Callable[[Delivery, Callable[[object], object]], object],

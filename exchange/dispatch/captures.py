@@ -14,8 +14,6 @@ from typing import Final
 from exchange.errors import PatternError
 from exchange.patterns.pattern import AMQP, Dialect, Pattern
 
-__all__ = ["NamedPattern", "parse_named"]
-
 NAME: Final = re.compile(r"\{([^\W\d]\w*)(?::([^{}]*))?\}")
 
 

@@ -25,8 +25,6 @@ from exchange.dispatch.threads import HandlerThreads
 from exchange.dispatch.turns import ConcurrentTurns
 from exchange.values.message import Message
 
-__all__ = ["Consumer"]
-
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -13,8 +13,6 @@ from exchange.dispatch.policy import POLICIES, ConsumeOptions, Middleware, OnErr
 from exchange.partition.partitioning.specification import Partitioning, parse_key_source
 from exchange.values.message import Message
 
-__all__ = ["build_consumer", "build_key_function"]
-
 CONCURRENCY: Final = 100
 """Default of ``concurrency`` where the prefetch is that of the channel."""
 

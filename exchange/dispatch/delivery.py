@@ -15,8 +15,6 @@ from exchange.errors import HashstarError, InputError
 from exchange.values.field_values import Typed
 from exchange.values.message import NO_FIELDS, Message, assemble_message
 
-__all__ = ["RETRY", "Answer", "Carrier", "Delivery", "Ticket", "assemble_delivery", "build_reply"]
-
 T = TypeVar("T")
 D = TypeVar("D")
 

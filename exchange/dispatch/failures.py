@@ -11,8 +11,6 @@ from exchange.dispatch.policy import NoHandler, OnError
 if TYPE_CHECKING:  # only consumers log
     from logging import Logger
 
-__all__ = ["DONE", "log_failure", "place_of"]
-
 DONE: Final[Mapping[OnError, str]] = {"raise": "not acknowledged", "dead-letter": "rejected", "requeue": "requeued"}
 """Policy -> what it does with the delivery."""
 

@@ -14,8 +14,6 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 
-__all__ = ["Link", "LinkLost", "Unroutable", "is_mandatory"]
-
 
 class LinkLost(HashstarError):
     """The channel or its connection is lost; the broker redelivers unacknowledged messages."""

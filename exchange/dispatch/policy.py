@@ -23,11 +23,6 @@ from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 
-__all__ = [
-    "POLICIES", "ConsumeOptions", "ConsumerCounts", "Declarations", "Handle", "Middleware", "NoHandler",
-    "OnError", "Retry", "restore_exchange", "wrap_handle",
-]  # fmt: skip
-
 OnError = Literal["raise", "dead-letter", "requeue"]
 """Policy for a delivery that was not handled: see `Dispatcher.consume`."""
 POLICIES: Final = get_args(OnError)

@@ -10,8 +10,6 @@ from exchange.dispatch.captures import NamedPattern
 from exchange.dispatch.delivery import Delivery
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["Registration", "check_has_run", "check_is_handler", "name_of", "find_position"]
-
 M = TypeVar("M")
 
 

@@ -13,8 +13,6 @@ from exchange.dispatch.link import Link, LinkLost
 from exchange.dispatch.policy import ConsumerCounts
 from exchange.text.display import count_noun
 
-__all__ = ["AnswerSender", "finish"]
-
 T = TypeVar("T")
 
 log: Final = logging.getLogger("exchange.dispatch.consumer")

@@ -12,8 +12,6 @@ from typing import Final
 from exchange.dispatch.delivery import Delivery, Ticket
 from exchange.dispatch.failures import place_of
 
-__all__ = ["THREADS", "HandlerThreads"]
-
 log: Final = logging.getLogger(__name__)
 
 THREADS: Final = 64

@@ -9,8 +9,6 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["ConcurrentTurns"]
-
 T = TypeVar("T")
 
 

@@ -19,11 +19,6 @@ from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import has_odd_timeout
 from exchange.text.display import find_alike
 
-__all__ = [
-    "AT_MOST_ONCE", "NAMES", "POLICIES_OF_EXCHANGES", "NoEffect", "explain_name", "explain_values", "find_meant",
-    "is_default", "is_foreign",
-]  # fmt: skip
-
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 
 

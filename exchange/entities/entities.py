@@ -15,11 +15,6 @@ from exchange.values.field_values import EMPTY, FieldTable, freeze_table
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = [
-    "DIRECT_REPLY_TO", "OWN_NAMES", "PREDECLARED", "PREDECLARED_NAMES", "Binding", "Destination", "Exchange", "Policy",
-    "Queue", "Ranked",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

@@ -20,12 +20,6 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.values.field_values import EMPTY, INTEGER_TYPES, resolve_type
 
-__all__ = [
-    "NO_DEAD_LETTERS", "DeadLetters", "Overflow", "Policies", "Setting", "SettingsInForce", "applies_to",
-    "find_alternate", "find_alternates_in_effect", "find_policy_in_force", "find_possible_alternates",
-    "is_for_type", "find_possible_policies", "list_given_settings", "find_unsupported_keys",
-]  # fmt: skip
-
 Overflow: TypeAlias = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 Source: TypeAlias = Literal["argument", "policy", "operator policy", "default"]
 _POLICY: Final[Source] = "policy"

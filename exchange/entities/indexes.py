@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 from exchange.entities.entities import Binding, Destination, Exchange, Policy, Queue
 from exchange.entities.unread import UnreadPart
 
-__all__ = ["Change", "Tables"]
-
 Bindings = dict[Binding, None]
 Key = TypeVar("Key", str, Destination)
 

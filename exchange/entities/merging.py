@@ -10,8 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from exchange.entities.profile import Profile
 
-__all__ = ["OF_OPERATORS", "find_merge_rules", "prefer_argument", "prefer_policy"]
-
 Merge: TypeAlias = Callable[[Any, Any], bool]
 """Two values, the policy's and the argument's (or the operator's and the user's) -> whether the first counts."""
 

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from exchange.entities.profile import Profile
 
-__all__ = ["OddNumber", "explain_odd_number"]
-
 
 class OddNumber(NamedTuple):
     """What becomes of a value that is not one that RabbitMQ means."""

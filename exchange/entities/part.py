@@ -13,11 +13,6 @@ from exchange.values.documents import As, write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import BindingJson
 
-__all__ = [
-    "BindingPartJson", "NamedPartJson", "Part", "PartJson", "decode_binding", "encode_declaration", "encode_binding",
-    "decode_exchange", "encode_part", "decode_queue", "with_last_queue",
-]  # fmt: skip
-
 
 class NamedPartJson(TypedDict):
     """An exchange, a queue or a policy."""

@@ -18,8 +18,6 @@ from exchange.patterns.pcre import parse_expression
 from exchange.values.erlang_terms import show_json
 from exchange.values.field_values import to_bytes
 
-__all__ = ["SETTINGS", "refuse_policy", "find_wrong_pattern", "find_wrong_settings"]
-
 
 class SettingRule(NamedTuple):
     """A setting of a definition: its valid values, and the broker's text about an invalid one: value, phrase, words."""

@@ -22,11 +22,6 @@ from exchange.values.documents import document
 from exchange.values.field_json import encode
 from exchange.values.notation import write_json
 
-__all__ = [
-    "InForceAccount", "Possible", "build_account", "encode_setting", "find_possible_values", "format_account",
-    "write_setting",
-]  # fmt: skip
-
 Possible: TypeAlias = tuple[Setting | None, ...]
 """The values that a setting may have, None for none: exactly one where it is known which policy is in force."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["LOG_EXCHANGE", "PREDECLARED_TYPES"]
-
 PREDECLARED_TYPES: Final[Mapping[str, str]] = {
     "": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers",
     "amq.match": "headers", "amq.rabbitmq.trace": "topic",

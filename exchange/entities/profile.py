@@ -12,8 +12,6 @@ from typing import Final
 
 from exchange.entities.entities import Destination
 
-__all__ = ["NEWEST_PATCH", "VERSION", "Profile", "QueueBehaviour", "ReleaseRow", "SettingRules", "read_release"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SettingRules:

@@ -18,12 +18,6 @@ from exchange.errors import BrokerError, PreconditionFailed
 from exchange.values.erlang_terms import show_binary, show_string
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = [
-    "NO_FLAGS", "COMMERCIAL_TYPES", "PLUGIN_TYPES", "RULES", "DeclareFlags", "explain_crash", "find_compared_arguments",
-    "find_max_age", "find_rules", "has_odd_timeout", "refuse_consumer", "refuse_queue", "take_name_prefix",
-    "takes_credit",
-]  # fmt: skip
-
 MAX_EXPIRY: Final = 315_360_000_000
 """Maximum duration in milliseconds: ten years."""
 MAX_PRIORITY: Final = 255

@@ -29,8 +29,6 @@ from exchange.entities.release_settings import (
     SETTINGS_4_4,
 )
 
-__all__ = ["PATCHES"]
-
 _LIVES_3_10: Final = QueueBehaviour(
     deaths_are_headers=True,
     published_deaths_count=True,

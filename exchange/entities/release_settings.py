@@ -10,12 +10,6 @@ from typing import Final
 
 from exchange.entities.profile import SettingRules
 
-__all__ = [
-    "SETTINGS_3_10", "SETTINGS_3_10_0", "SETTINGS_3_11_10", "SETTINGS_3_11_15", "SETTINGS_3_11_24", "SETTINGS_3_12",
-    "SETTINGS_3_12_0", "SETTINGS_3_13", "SETTINGS_3_13_0", "SETTINGS_4_0", "SETTINGS_4_2_7", "SETTINGS_4_2_8",
-    "SETTINGS_4_3", "SETTINGS_4_3_0", "SETTINGS_4_3_1", "SETTINGS_4_4",
-]  # fmt: skip
-
 _RETRIES: Final = frozenset({"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"})
 _MIRRORING: Final = frozenset({
     "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",

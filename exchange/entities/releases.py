@@ -15,11 +15,6 @@ from exchange.entities.profile import NEWEST_PATCH, Profile, ReleaseRow, read_re
 from exchange.entities.release_profiles import PATCHES
 from exchange.errors import UnknownReleaseWarning
 
-__all__ = [
-    "LATEST_PROFILE", "LIVE", "PROFILES", "RELEASES", "ROWS", "SERIES", "find_closest_profile", "find_profile",
-    "find_profile_by_name", "find_row", "resolve_profile", "warn_of",
-]  # fmt: skip
-
 _MACHINES: Final = (
     "see in rabbitmq-queues quorum_status that no quorum queue has machine version 3 when the feature flag "
     "rabbitmq_4.0.0 is enabled: at the next basic.consume it would crash for ever, and lose what is published and "

@@ -13,8 +13,6 @@ from exchange.entities.entities import Exchange, Policy, Ranked
 from exchange.entities.in_force import find_possible_policies
 from exchange.values.documents import document
 
-__all__ = ["SHARDS_MADE", "UnreadPart", "UnreadKind", "has_shards_made"]
-
 UnreadKind = Literal["unknown", "unsupported", "unevaluated", "plugin-made"]
 """Why a part is missing: the reader does not know it (a field, a kind of object); knows it and cannot read it (a super
 stream); would have to evaluate something (an attribute known after terraform apply, a parameter of an address); or a

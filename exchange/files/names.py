@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["AMQP", "BROKERS", "CSV", "ENDINGS", "SCHEMES", "SCHEME", "TOPOLOGIES", "WEB", "YAML"]
-
 SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
 """The beginning of an address; the group is its scheme."""
 AMQP: Final = ("amqp", "amqps")

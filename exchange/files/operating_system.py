@@ -15,11 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TextIO
 
-__all__ = [
-    "NOT_INHERITED", "NOT_WAITING", "find_signals", "is_closed_by_reader", "lock_file", "raise_file_limit", "read_at",
-    "read_file_limit", "set_mode", "sync_data", "sync_folder", "unlock_file",
-]  # fmt: skip
-
 NOT_INHERITED: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """Flags of `os.open` for a file of bytes that programs which are started do not get."""
 

@@ -12,8 +12,6 @@ from typing import BinaryIO, Final
 
 from exchange.files.operating_system import NOT_INHERITED, set_mode
 
-__all__ = ["GIVEN", "PRIVATE", "create_exclusively", "replace_file"]
-
 PRIVATE: Final = 0o640
 """Mode of new files that hold messages, or definitions with hashes of passwords; the umask can only narrow it."""
 GIVEN: Final = re.compile(r"/dev/(?:null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")

@@ -14,8 +14,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from exchange.patterns.conjunctions import PRESENT
 from exchange.patterns.pattern import Pattern
 
-__all__ = ["ALWAYS", "EVERYTHING", "NEVER", "Condition", "HeaderRules", "HeadersCondition"]
-
 
 class HeaderRules(NamedTuple):
     """How a release compares headers with arguments; the fields are those of `exchange.entities.profile.Profile`."""

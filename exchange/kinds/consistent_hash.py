@@ -32,8 +32,6 @@ from exchange.values.erlang_terms import encode_binary, show_binary
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = ["ConsistentHashExchange", "build_ring_after_restart", "build_ring"]
-
 INTEGER: Final = re.compile("[+-]?[0-9]+")
 """A number that Erlang's ``list_to_integer`` accepts."""
 PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")

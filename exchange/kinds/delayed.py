@@ -18,8 +18,6 @@ from exchange.entities.profile import Profile
 from exchange.errors import BrokerError
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["DELAY", "DELAYS", "can_delay", "compute_delivered_headers", "compute_routing_headers", "read_delay"]
-
 DELAY: Final = "x-delay"
 """The header with the delay in milliseconds."""
 

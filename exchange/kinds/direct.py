@@ -12,8 +12,6 @@ from exchange.kinds.misses import Miss, compare_texts, describe_difference
 from exchange.patterns.pattern import ExactKey
 from exchange.values.message import Message
 
-__all__ = ["Default", "DirectExchange"]
-
 
 class DirectExchange(Kind):
     """`rabbit_exchange_type_direct.erl`."""

@@ -15,8 +15,6 @@ from exchange.values.erlang_terms import show_field
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 from exchange.values.message import Message
 
-__all__ = ["FanoutExchange", "RecentHistory"]
-
 
 class FanoutExchange(Kind):
     """`rabbit_exchange_type_fanout.erl`."""

@@ -23,8 +23,6 @@ from exchange.values.erlang_terms import show_field
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 from exchange.values.message import Message
 
-__all__ = ["HeadersExchange", "normalise_value", "list_conditions", "match_mode", "find_rules"]
-
 MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 NUMBERS: Final = INTEGER_TYPES | {"float", "double", "timestamp"}

@@ -11,8 +11,6 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.kinds.jms_selector import parse_selector, translate_like
 
-__all__ = ["find_refusal"]
-
 MAX_DEPTH: Final = 16
 """Maximum depth of nested tuples and lists."""
 

@@ -16,10 +16,6 @@ from exchange.values.erlang_parser import ParsedAtom, parse
 from exchange.values.field_values import resolve_type, to_bytes
 from exchange.values.message import Message
 
-__all__ = [
-    "Crash", "NoText", "NotKnown", "evaluate", "list_headers", "list_identifiers", "parse_selector", "translate_like",
-]  # fmt: skip
-
 
 class Crash(Exception):
     """A failure of the broker's evaluation, which closes the publisher's channel; the message has the reason."""

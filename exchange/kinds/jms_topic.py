@@ -25,8 +25,6 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["JmsTopicExchange"]
-
 SELECTOR: Final = "rjms_erlang_selector"
 
 Term = Any

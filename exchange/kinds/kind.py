@@ -22,8 +22,6 @@ from exchange.kinds.misses import Miss
 from exchange.patterns.pattern import MANY, ExactKey, Pattern, normalise_wildcards
 from exchange.values.message import Message
 
-__all__ = ["Choose", "Decider", "KeyUse", "Kind", "Reads", "UnknownExchange", "Unsure"]
-
 Choose = Callable[[int], int]
 """Function from n to an integer from 0 to n - 1: the random numbers of the kinds that choose at random."""
 

@@ -14,8 +14,6 @@ from exchange.patterns.pattern import MANY, ONE, Word
 from exchange.text.display import count_noun
 from exchange.values.message import Message
 
-__all__ = ["MATCH", "OTHER_ROUTE", "Miss", "align", "compare_texts", "describe_difference", "estimate_distance"]
-
 LITERAL_BONUS: Final = 0.25
 """Reduction of the distance for each literal word that is right: the more of them, the likelier it is meant."""
 

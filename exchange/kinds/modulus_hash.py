@@ -21,8 +21,6 @@ from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.values.erlang_terms import encode_binary
 from exchange.values.message import Message
 
-__all__ = ["ModulusHashExchange"]
-
 
 class ModulusHashExchange(Kind):
     """`rabbit_exchange_type_modulus_hash.erl`, before 4.3 of the plugin rabbitmq_sharding."""

@@ -12,8 +12,6 @@ from exchange.kinds.kind import Choose, Decider, Kind
 from exchange.kinds.misses import OTHER_ROUTE, Miss
 from exchange.values.message import Message
 
-__all__ = ["LocalRandom", "RandomExchange"]
-
 
 class RandomExchange(Kind):
     """`rabbit_exchange_type_random.erl`: one of all bindings; keys mean nothing."""

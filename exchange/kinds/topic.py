@@ -19,8 +19,6 @@ from exchange.text.display import clip_line
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["TopicExchange"]
-
 LEAST: Final = 0.1
 """Minimum distance of a pattern that does not match: right words reduce the distance, but not below this."""
 

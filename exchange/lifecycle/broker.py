@@ -35,8 +35,6 @@ from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["Broker"]
-
 MAX_PREFETCH: Final = 65_535
 """The prefetch count of basic.qos has 16 bits."""
 

@@ -16,8 +16,6 @@ from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import ClassicOrder, ClassicPriorities, Order, Stored
 from exchange.lifecycle.queues import LiveQueue, QueueHost
 
-__all__ = ["ClassicQueue"]
-
 
 class ClassicQueue(LiveQueue):
     """A classic queue."""

@@ -11,10 +11,6 @@ from typing import Any, Final, TypeAlias
 from exchange.lifecycle.orders import Stored
 from exchange.values.message import Message
 
-__all__ = [
-    "Consumer", "ConsumerTurns", "Delivery", "SingleActive", "rank_by_arrival", "rank_by_prefetch", "rank_by_priority",
-]  # fmt: skip
-
 Rank: TypeAlias = tuple[int, ...]
 UNLIMITED: Final = 2000
 """Number of messages that a quorum queue gives a consumer without a prefetch, as if it had this one."""

@@ -18,8 +18,6 @@ from exchange.values.erlang_terms import show_string
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Content", "DeadLetter", "identify_death", "is_cycle", "publish_content", "record_death"]
-
 MAX_OCTET: Final = 255
 Death = Mapping[str, Any]
 """An entry of x-death: count, reason, queue, time, exchange, routing-keys, and original-expiration if there was one."""

@@ -20,8 +20,6 @@ from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.values.message import Message
 
-__all__ = ["DeadLettering", "Sender"]
-
 RETRY_MILLISECONDS: Final = 180_000
 """Time after which a dead letter that must arrive at least once, and had no target, is routed again."""
 

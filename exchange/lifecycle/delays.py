@@ -14,8 +14,6 @@ from exchange.routing.route import LaterRoute
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["Delays"]
-
 
 @dataclass(slots=True)
 class _Left:

@@ -11,8 +11,6 @@ from exchange.lifecycle.outcomes import Cause
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
 from exchange.text.display import count_rest, list_some, write_milliseconds
 
-__all__ = ["format_life"]
-
 MAX_LISTED_LINES: Final = 5
 """Maximum number of queues that a line lists, and of rounds and of losses that are shown."""
 CAUSES: Final[Mapping[Cause, str]] = {

@@ -13,12 +13,6 @@ from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import explain_crash, has_odd_timeout
 from exchange.text.display import write_milliseconds
 
-__all__ = [
-    "NOT_MODELLED", "NOT_MODELLED_OF_STREAMS", "RETURNS", "Limits", "RetryDelay", "RetryKind", "build_limits",
-    "describe_retry", "explain_not_modelled", "find_crash", "find_delivery_limit", "find_limits",
-    "find_retry_delay", "ignores_policies",
-]  # fmt: skip
-
 NOT_MODELLED: Final[Mapping[str, str]] = {
     name: what
     for names, what in (

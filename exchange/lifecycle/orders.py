@@ -10,8 +10,6 @@ from typing import Final, Protocol
 
 from exchange.lifecycle.content import Content
 
-__all__ = ["ClassicOrder", "ClassicPriorities", "Order", "QuorumOrder", "Stored"]
-
 
 class Stored:
     """A message in one queue.

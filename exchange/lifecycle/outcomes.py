@@ -12,8 +12,6 @@ from exchange.routing.route import LaterRoute, Route
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["NO_EXCHANGE", "Cause", "DeletionCause", "Loss", "Publication", "find_targets"]
-
 Cause = Literal["no dead letter exchange", "missing exchange", "unroutable", "cycle", "full queue"]
 """Why a message ends in a queue, and has no dead letter in another one."""
 NO_EXCHANGE: Final[Cause] = "no dead letter exchange"

@@ -23,10 +23,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = [
-    "REASONS", "Deletion", "PossibleLives", "Reason", "RefusedQueue", "Return", "Way", "find_lives", "goes_alone",
-]  # fmt: skip
-
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
 STATES: Final = 500
 """Maximum number of states that are followed: a queue, with the deaths that the message had before it came there."""

@@ -17,8 +17,6 @@ from exchange.lifecycle.content import Content
 from exchange.lifecycle.limits import Limits
 from exchange.lifecycle.orders import Order, Stored
 
-__all__ = ["Death", "QueueHost", "LiveQueue"]
-
 
 class QueueHost(Protocol):
     """What a queue needs of its virtual host."""

@@ -24,8 +24,6 @@ from exchange.lifecycle.orders import QuorumOrder, Stored
 from exchange.lifecycle.queues import LiveQueue, QueueHost
 from exchange.topology.requests import refuse_get
 
-__all__ = ["QuorumQueue"]
-
 FIXED_BYTES: Final = 12
 """Size of what stands before the properties in a content header: class, weight, size of the body."""
 

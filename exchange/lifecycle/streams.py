@@ -20,8 +20,6 @@ from exchange.values.field_values import resolve_type
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Offset", "StreamQueue"]
-
 Offset: TypeAlias = "str | int | datetime"
 """``first``, ``last``, ``next``, the number of a message, an age as ``1h``, or a time."""
 

@@ -17,8 +17,6 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import resolve_type
 
-__all__ = ["Distribution", "KeyCounts", "Moves", "MessageDistribution", "compare_distributions"]
-
 
 class Distribution(NamedTuple):
     """A partitioner and the partitions it chooses from."""

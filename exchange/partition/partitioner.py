@@ -14,11 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitions import Partitions
 
-__all__ = [
-    "UNKNOWN", "Appended", "Choice", "Draw", "Event", "Inputs", "LoadStats", "NewBatch", "PartitionRequest",
-    "Partitioner", "Producer", "Strategy", "Undecided",
-]  # fmt: skip
-
 Key = Any
 """None, str, bytes, bool, int, float, or a `Typed` of these; `exchange.partition.hashing.keys` serialises it."""
 

@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from exchange.limits import PARTITIONS
 
-__all__ = ["Broker", "Partition", "Partitions"]
-
 
 class Broker(NamedTuple):
     """A server that leads partitions."""

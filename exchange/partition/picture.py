@@ -9,8 +9,6 @@ from exchange.partition.moves import MessageDistribution, Moves
 from exchange.text.display import count_noun, escape_line
 from exchange.values.documents import document, encode_as
 
-__all__ = ["DescribedMoves", "describe", "to_json"]
-
 WIDTH: Final = 32
 """Width of the longest bar, in characters."""
 

@@ -27,8 +27,6 @@ from exchange.partition.partitioner import (
 )
 from exchange.partition.partitions import Partitions
 
-__all__ = ["PREFIX", "STRATEGY", "Function", "PartitionerFailed", "PythonFunction"]
-
 PREFIX: Final = "python:"
 """Prefix of the names of these strategies."""
 

@@ -19,8 +19,6 @@ from types import MappingProxyType
 from exchange.errors import InputError
 from exchange.limits import SLOTS
 
-__all__ = ["assign_sticky", "check_slots", "count_moves", "find_moved_slots", "place_slots"]
-
 
 def check_slots(slots: int, partitions: int) -> None:
     """Check the number of slots and of partitions. Raises InputError."""

@@ -21,8 +21,6 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-__all__ = ["PRESENT", "WIDTH", "Block", "Conditions", "Conjunctions", "with_value", "without_value"]
-
 WIDTH: Final = 1024
 """Number of conjunctions up to which a block is never split: in smaller ones, Python's overhead outweighs the bits."""
 

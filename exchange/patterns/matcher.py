@@ -37,8 +37,6 @@ from exchange.patterns.wildcards import LONGEST, Wild, WildIndex
 if TYPE_CHECKING:
     from exchange.patterns.columns.column_matcher import ColumnMatcher, Matches
 
-__all__ = ["Matcher"]
-
 V = TypeVar("V", bound=Hashable)
 
 ANSWERS: Final = 8_192

@@ -17,11 +17,6 @@ from exchange.errors import PatternError
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = [
-    "AMQP", "DIALECTS", "MANY", "MQTT", "NATS", "ONE", "ONE_PLAIN", "Dialect", "ExactKey", "Pattern", "Wildcard",
-    "Word", "find_dialect", "normalise_wildcards",
-]  # fmt: skip
-
 
 class Wildcard:
     """A word that stands for others. There are three objects of this class, compared by identity."""

@@ -19,8 +19,6 @@ from exchange.patterns.conjunctions import with_value, without_value
 from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word, normalise_wildcards
 from exchange.patterns.wildcards import Wild
 
-__all__ = ["Shapes"]
-
 LARGE_SHAPE_PATTERNS: Final = 1024
 """Number of patterns of one shape from which on they are looked up by their text. If it is smaller, a million patterns
 of very many shapes cost a search more; if it is larger, their indexes take longer to build: see decision 2."""

@@ -17,8 +17,6 @@ from typing import Final, Generic, TypeVar
 from exchange.patterns.conjunctions import PRESENT, WIDTH, Block, Conditions, Conjunctions
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
-__all__ = ["LONGEST", "Wild", "WildIndex"]
-
 LONGEST: Final = 8
 """Maximum length of keys, in words, that have an index for their own length; one index serves all longer keys."""
 

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from exchange.errors import InputError
 
-__all__ = ["OffsetId", "format_host", "parse_id", "format_id"]
-
 SIZES: Final = (16, 28)
 """Sizes of an id in bytes, with an IPv4 and with an IPv6 address."""
 PORTS: Final = range(1 << 16)

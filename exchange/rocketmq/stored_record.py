@@ -15,9 +15,6 @@ from typing import Final, NamedTuple
 from exchange.errors import InputError
 from exchange.limits import BODY_BYTES
 
-__all__ = ["BATCH", "LEAST", "MAGICS", "PACKED", "START", "V1", "V2", "BatchMessage", "count_host_bytes"]
-__all__ += ["parse_properties", "split_batch", "split_record", "unpack_body"]
-
 V1: Final = 0xDAA320A7
 V2: Final = 0xDAA320AB
 """Magic since 5.0 of records with two bytes, not one, for the length of the topic."""

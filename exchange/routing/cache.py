@@ -9,8 +9,6 @@ from exchange.concurrency import threads
 from exchange.routing.compiled import Stale
 from exchange.routing.route import Route
 
-__all__ = ["RouteCache"]
-
 
 class RouteCache:
     """A cache of routes. Only the holder of the router's lock changes it."""

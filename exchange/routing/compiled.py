@@ -20,8 +20,6 @@ from exchange.topology.rules import VirtualHost
 if TYPE_CHECKING:
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["ALL_STALE", "Compiled", "CompiledExchange", "Stale"]
-
 
 class Stale(NamedTuple):
     """The routes that a change may have made wrong."""

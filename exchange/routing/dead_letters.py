@@ -24,10 +24,6 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = [
-    "find_hop", "follow_dead_letters", "make_dead_letter",
-]  # fmt: skip
-
 DEATHS: Final = ("x-death", "x-first-death-", "x-last-death-")
 """Headers of dead letters, or how their names begin."""
 

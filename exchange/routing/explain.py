@@ -15,9 +15,6 @@ from exchange.text.display import count_noun, describe_exchange, escape_line, li
 from exchange.values.message import Message
 from exchange.values.notation import write_arguments, write_value
 
-__all__ = ["Explanation", "find_matching_key"]
-
-
 MAX_LISTED_QUEUES: Final = 10
 """Maximum number of queues that a line lists."""
 REFUSALS: Final[Mapping[Overflow | None, str]] = {

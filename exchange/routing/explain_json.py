@@ -14,8 +14,6 @@ from exchange.values.field_json import encode
 from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
 
-__all__ = ["to_json"]
-
 
 class CopyJson(TypedDict):
     """A further routing key, of a header CC or BCC."""

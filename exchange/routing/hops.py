@@ -16,8 +16,6 @@ from exchange.routing.compiled import Compiled
 from exchange.routing.route import Alternate, Hop, HopTarget, Outcome
 from exchange.routing.walk import Visit
 
-__all__ = ["describe_hops"]
-
 BY_KEY: Final = attrgetter("routing_key", "destination")
 """The order of bindings in a hop."""
 

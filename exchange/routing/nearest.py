@@ -22,8 +22,6 @@ from exchange.routing.route import Obstacle
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["NearestPath", "Walk", "find_missed", "find_nearest", "find_obstacles"]
-
 MAX_MEASURED = 50
 """Maximum number of bindings of one exchange whose distance is computed exactly: those with the smallest estimate."""
 

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from exchange.entities.in_force import DeadLetters, Overflow
     from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = [
-    "HOPS", "Alternate", "DeadLetterHop", "DeadLetterOutcome", "DelayedRoute", "Hop", "HopTarget", "LaterRoute",
-    "Obstacle", "Outcome", "Placement", "Route",
-]  # fmt: skip
-
 
 class Placement(NamedTuple):
     """The partition of a partitioned queue that a message goes to."""

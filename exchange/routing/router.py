@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from exchange.routing.columns.route_columns import RouteColumns
     from exchange.routing.explain import Explanation
 
-__all__ = ["Router"]
-
 MAX_KEPT_ROUTES: Final = 16_384
 """Maximum number of sets of matching bindings whose routes are kept."""
 

@@ -12,8 +12,6 @@ from exchange.routing.compiled import Compiled, CompiledExchange
 from exchange.routing.route import DelayedRoute, LaterRoute, Placement, Route
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["Visit", "walk", "walk_later"]
-
 
 class Visit(NamedTuple):
     """What an exchange did with a message that passed it: what was decided, of which `describe_hops` makes a `Hop`."""

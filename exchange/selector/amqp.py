@@ -30,8 +30,6 @@ from exchange.values.field_json import encode
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message
 
-__all__ = ["properties_of", "to_text"]
-
 NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_$]")
 """A character that no name in SQL92 has."""
 

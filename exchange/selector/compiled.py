@@ -34,8 +34,6 @@ from exchange.selector.expression import (
 from exchange.selector.meaning import SelectorFailure, evaluate
 from exchange.text.java_numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
 
-__all__ = ["Test", "Tests", "Wanted", "compile_expression"]
-
 Test = Callable[[Mapping[str, str]], bool | None]
 """Properties of a message -> true, false, or None for unknown. Raises NotANumber, SelectorFailure."""
 

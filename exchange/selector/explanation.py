@@ -12,8 +12,6 @@ from exchange.selector.selector import Selector
 from exchange.text.display import escape_line
 from exchange.values.documents import document
 
-__all__ = ["Part", "describe", "explain"]
-
 Outcome = Literal["true", "false", "unknown", "fails"]
 
 OUTCOMES: Final[dict[bool | None, Outcome]] = {True: "true", False: "false", None: "unknown"}

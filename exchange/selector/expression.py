@@ -10,11 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-__all__ = [
-    "TRUTHS", "And", "ComparisonExpression", "Constant", "Expression", "In", "IsNull", "JavaType", "Negative", "Not",
-    "Or", "Property", "Span", "TextTest", "Truth", "list_operands", "walk",
-]  # fmt: skip
-
 Span = tuple[int, int]
 """A half-open range of characters."""
 

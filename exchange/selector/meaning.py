@@ -36,8 +36,6 @@ from exchange.text.java_numbers import (
     parse_long,
 )
 
-__all__ = ["SelectorFailure", "Value", "evaluate"]
-
 
 class SelectorFailure(HashstarError):
     """An exception in the broker's evaluation of a message; ``span`` is where the comparison that fails is written."""

@@ -36,8 +36,6 @@ from exchange.text.java_numbers import parse_double
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedToken
 
-__all__ = ["MAX_LEVELS", "SelectorError", "build_ignored_error", "find_advice", "find_word", "parse_expression"]
-
 MAX_LEVELS: Final = 200
 """Maximum depth of an expression. The broker's stack allows some thousands, depending on its settings."""
 

@@ -28,8 +28,6 @@ from exchange.selector.meaning import evaluate
 from exchange.selector.reading import build_ignored_error, parse_expression
 from exchange.text.java_numbers import NotANumber
 
-__all__ = ["LATEST_RELEASE", "RELEASES", "Remark", "Selector", "find_remarks"]
-
 RELEASES: Final = {"4.1": False, "5.1.3": True}
 """Release of RocketMQ that changed the language -> whether it has CONTAINS, STARTSWITH and ENDSWITH."""
 

@@ -19,8 +19,6 @@ from exchange.text.java_numbers import BLANK
 if TYPE_CHECKING:
     from lark import Lark, Token
 
-__all__ = ["ALL_TAGS", "TAGS", "Tags", "tag_code"]
-
 ALL_TAGS: Final = "*"
 """The subscription to every message (`SubscriptionData.SUB_ALL`); the empty text means the same."""
 

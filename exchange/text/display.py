@@ -12,12 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-__all__ = [
-    "LIKE_NAMES", "SECRETIVE", "SENSITIVE_WORDS",
-    "clip_line", "count_noun", "count_rest", "describe_exchange", "dump_json", "escape_line", "escape_lines",
-    "find_alike", "hide_logins", "list_some", "split_error", "suggest", "underline", "write_milliseconds",
-]  # fmt: skip
-
 OWN_BREAK: Final = re.compile(r"\n(?= {2}(?! *(?:::|##\[))|--)")
 """A line break that the error itself makes: before an indented text with its caret, or before an option. All others
 come from names and are escaped; CI runners take a line that begins with :: or ##[ for a command."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from exchange.text.display import SENSITIVE_WORDS, underline
 
-__all__ = ["MASK", "draw_fault", "find_position", "show_line"]
-
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
 LONGEST: Final = 2_000

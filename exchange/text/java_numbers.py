@@ -12,8 +12,6 @@ from typing import Final
 
 from exchange.errors import HashstarError
 
-__all__ = ["NotANumber", "compare_doubles", "parse_double", "parse_integer", "parse_long", "parse_boolean"]
-
 
 class NotANumber(HashstarError):
     """``NumberFormatException``: a text that is not a number of the wanted type."""

@@ -12,8 +12,6 @@ from typing import Final
 
 from exchange.text.display import clip_line, escape_line
 
-__all__ = ["escape_text", "fold", "quote_block", "quote_code", "write_rows"]
-
 MARKUP: Final = re.compile(r"[\\`*_\[\]|#~]")
 SENTENCE: Final = 480
 """Maximum number of characters of a sentence, and of code in one."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from exchange.text.display import count_rest
 
-__all__ = ["write_html"]
-
 MAX_SHOWN_ROWS: Final = 10
 """Maximum number of items of a list that a notebook shows."""
 

@@ -10,8 +10,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["DURATION", "is_digits", "parse_duration", "read_float", "read_integer", "write_time"]
-
 INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 FLOAT: Final = re.compile(
     r"[-+]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:e[-+]?[0-9]++)?|inf(?:inity)?|nan)", re.IGNORECASE | re.ASCII

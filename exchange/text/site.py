@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["SITE", "find_version", "build_install_command", "build_page_address"]
-
 SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 """The front page. All addresses of pages begin with it, so that a move of the site is a change of this line."""
 

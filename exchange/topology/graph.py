@@ -26,9 +26,6 @@ from exchange.entities.in_force import (
 from exchange.entities.unread import has_shards_made
 from exchange.topology.topology import Topology
 
-__all__ = ["Graph", "TopologyGraph", "find_components", "find_cycles", "reach", "reach_as_bits"]
-
-
 Node = TypeVar("Node", bound="str | tuple[str, ...]")
 """What graphs are of: names, or tuples of names."""
 

@@ -11,8 +11,6 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.python_function import PythonFunction
 from exchange.topology.topology import Topology
 
-__all__ = ["import_partitioners", "find_python_partitionings"]
-
 
 def find_python_partitionings(topology: Topology) -> Mapping[str, Partitioning]:
     """Return the partitionings by functions of the user's own: queue -> partitioning."""

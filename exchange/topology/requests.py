@@ -11,11 +11,6 @@ from secrets import token_urlsafe
 from exchange.entities.profile import QueueBehaviour
 from exchange.errors import AccessRefused, NotImplementedByBroker, PreconditionFailed, ResourceLocked
 
-__all__ = [
-    "name_queue", "refuse_consume", "refuse_delete", "refuse_exclusive", "refuse_get", "refuse_prefetch_size",
-    "refuse_purge",
-]  # fmt: skip
-
 
 def name_queue(prefix: str = "") -> str:
     """Return a name for a queue that is declared without one, as the broker makes it: ``amq.gen-`` and 22 characters.

@@ -25,11 +25,6 @@ from exchange.kinds import KINDS, find_kind
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_values import INTEGER_TYPES, FieldTable, resolve_type, to_bytes
 
-__all__ = [
-    "VirtualHost", "bind", "clear_policy", "declare_exchange", "declare_queue", "delete_exchange", "delete_queue",
-    "require_ends", "set_policy", "strip_line_ends", "unbind",
-]  # fmt: skip
-
 EXCHANGE_ARGUMENTS_COMPARED: Final = ("alternate-exchange",)
 """Arguments of an exchange that a second declaration must repeat."""
 

@@ -15,8 +15,6 @@ from exchange.entities.unread import UnreadPart
 from exchange.text.display import count_noun
 from exchange.topology import rules
 
-__all__ = ["Topology"]
-
 
 class Topology:
     """Exchanges, queues, bindings and policies of one virtual host; immutable.

@@ -34,11 +34,6 @@ from typing import (
 
 from exchange.values.json_types import Definition
 
-__all__ = [
-    "LISTS", "MAPPINGS", "PLAIN", "As", "Field", "document", "encode_as", "list_fields", "is_document", "name_of",
-    "with_underscores", "write_as", "find_encoding",
-]  # fmt: skip
-
 T = TypeVar("T")
 Encoder: TypeAlias = Callable[[Any], Any]
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.limits import INTEGER_DIGITS, NESTING, TABLE_ITEMS
 
-__all__ = ["ParsedAtom", "parse"]
-
 TOKEN: Final = re.compile(
     r"""\s*(?:
       (?P<open>[\[{]) | (?P<close>[\]}]) | (?P<comma>,)

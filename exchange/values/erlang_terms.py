@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["encode_binary", "show_binary", "show_field", "show_json", "show_string"]
-
 _ESCAPES: Final = {
     "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\b": r"\b", "\f": r"\f", "\x1b": r"\e",
     '"': r"\"", "\\": r"\\",

@@ -27,11 +27,6 @@ from exchange.values.json_text import parse_line
 from exchange.values.json_types import BytesJson, FieldJson, MessageJson
 from exchange.values.message import Message, assemble_message
 
-__all__ = [
-    "decode", "decode_table", "encode", "encode_table", "encode_fields", "decode_message", "decode_message_line",
-    "encode_message",
-]  # fmt: skip
-
 SAME: Final = frozenset({str, bool, type(None)})
 """Types of JSON values that are field values as they are. Float is missing: Python's parser reads 1e999 as infinity."""
 

@@ -13,8 +13,6 @@ from exchange.values.field_json import decode
 from exchange.values.field_values import RANGES, Typed, resolve_type, round_to_float32
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["decode_field"]
-
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
 """Number of digits that no AMQP decimal reaches before or after its point."""

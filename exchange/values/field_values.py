@@ -31,10 +31,6 @@ from exchange.limits import NESTING
 if TYPE_CHECKING:
     from decimal import Decimal
 
-__all__ = [
-    "EMPTY", "INTEGER_TYPES", "TYPES", "FieldTable", "Typed", "check_fields", "freeze_table", "thaw", "resolve_type",
-]  # fmt: skip
-
 TYPES: Final = frozenset({
     "void", "bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
     "float", "double", "decimal", "longstr", "binary", "timestamp", "array", "table",

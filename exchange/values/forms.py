@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from exchange.text.display import dump_json, escape_line
 
-__all__ = ["Form", "Forms", "Screen", "find_by_suffix"]
-
 COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 """Name of a colour -> the parameter of the escape sequence that sets it."""
 

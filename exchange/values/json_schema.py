@@ -32,8 +32,6 @@ from typing import (
 from exchange.values.documents import LISTS, MAPPINGS, Field, find_encoding, is_document, list_fields, name_of
 from exchange.values.json_types import Definition
 
-__all__ = ["DIALECT", "DRAFT_07", "describe_fields", "identify", "build_schema"]
-
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"

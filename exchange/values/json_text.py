@@ -23,11 +23,6 @@ from exchange.text.display import clip_line
 from exchange.text.faults import draw_fault
 from exchange.text.numbers import is_digits
 
-__all__ = [
-    "Fault", "JsonFault", "JsonRefused", "check_text", "draw_line", "find_fault", "find_scalar", "is_deep", "parse",
-    "parse_fastjson", "parse_leniently", "parse_objects", "scan_value", "parse_line",
-]  # fmt: skip
-
 TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?+|[\[\]{}:]|[^\s"\[\]{}:,]++', re.DOTALL)
 """A string (terminated or not), a bracket, a colon, a number or a word. Possessive, so matching takes linear time."""
 ESCAPE: Final = re.compile(

@@ -12,8 +12,6 @@ from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypedDict
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_values import RANGES
 
-__all__ = ["BindingJson", "BodilessJson", "BytesJson", "Definition", "FieldJson", "MessageInput", "MessageJson"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:

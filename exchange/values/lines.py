@@ -11,8 +11,6 @@ from typing import IO, Any, Final
 from exchange.errors import InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["read_lines"]
-
 GZIP: Final = b"\x1f\x8b"
 MARK: Final = b"\xef\xbb\xbf"
 

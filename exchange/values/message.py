@@ -11,8 +11,6 @@ from exchange.concurrency.threads import FREE_THREADED
 from exchange.errors import PreconditionFailed
 from exchange.values.field_values import FieldTable, check_fields, resolve_type
 
-__all__ = ["BASIC_PROPERTIES", "NO_FIELDS", "Message", "assemble_message"]
-
 BASIC_PROPERTIES: Final = (
     "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration",
     "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",

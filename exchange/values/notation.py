@@ -12,9 +12,6 @@ from typing import Any, Final
 
 from exchange.values.field_json import encode, encode_table
 
-__all__ = ["KEYWORDS", "MATCH_MODES", "VARIABLE", "quote", "write_arguments", "write_encoded_arguments", "write_json",
-           "write_name", "write_table", "write_value"]  # fmt: skip
-
 KEYWORDS: Final = ("exchange", "queue", "policy", "expect", "let", "for", "vhost", "profile", "in")
 """Words that begin or join statements: as names they need quotes."""
 MATCH_MODES: Final = ("all", "any", "all-with-x", "any-with-x")

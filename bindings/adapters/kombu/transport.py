@@ -33,8 +33,6 @@ from exchange.topology.requests import name_queue, refuse_delete
 from exchange.topology.topology import Topology
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["Channel", "MemoryBroker", "Transport", "find_broker", "register"]
-
 ALIAS: Final = "hashstar"
 HOST: Final = "localhost"
 """Host of the URL ``hashstar://``."""

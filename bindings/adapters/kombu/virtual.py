@@ -38,8 +38,6 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import Message
 
-__all__ = ["route_exactly", "install", "uninstall"]
-
 Row = tuple[str, Any, str]
 """A binding as the tables of virtual transports have it: routing key, kombu's expression or None, queue."""
 

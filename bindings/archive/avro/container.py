@@ -18,8 +18,6 @@ from bindings.archive.nesting import parse_json
 from exchange.errors import InputError
 from exchange.limits import BATCH_BYTES
 
-__all__ = ["MAGIC", "Block", "Header", "encode_container", "read_header", "unpack_block", "walk_blocks"]
-
 MAGIC: Final = b"Obj\x01"
 MARKER: Final = 16
 """Number of bytes of the marker that ends the header and each block."""

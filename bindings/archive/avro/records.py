@@ -42,8 +42,6 @@ from bindings.archive.record import SCHEMA
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["Avro"]
-
 BATCH_ROWS: Final = 8_192
 """Maximum number of rows of a batch."""
 BATCH_BYTES: Final = 16 << 20

@@ -18,8 +18,6 @@ import pyarrow as pa
 from exchange.errors import InputError
 from exchange.values.field_json import encode
 
-__all__ = ["Columns", "convert_schema"]
-
 MAX_TYPES: Final = 10_000
 """Maximum number of types of a schema with all names replaced by what they stand for."""
 

@@ -35,8 +35,6 @@ from bindings.archive.record import Rows
 from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.values.message import Message
 
-__all__ = ["Connect"]
-
 NAME: Final = re.compile(
     r"(?P<topic>.+)\+(?P<partition>[0-9]+)\+(?P<offset>[0-9]+)(?P<side>\.keys|\.headers)?\.(?P<kind>.+)"
 )

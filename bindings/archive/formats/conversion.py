@@ -24,8 +24,6 @@ from bindings.sources.files import PRIVATE_FOLDER, make_folders, save_lines
 from exchange.errors import InputError, name_os_errors
 from exchange.text.display import count_noun
 
-__all__ = ["ConversionError", "convert", "explain_nothing"]
-
 
 class ConversionError(InputError):
     """An archive was not converted, because it has no records or too many bad ones."""

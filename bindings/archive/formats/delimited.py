@@ -33,8 +33,6 @@ from exchange.errors import InputError
 from exchange.files.names import CSV
 from exchange.text.display import count_noun
 
-__all__ = ["Delimited"]
-
 DELIMITERS: Final = ",;\t|"
 BATCH_ROWS: Final = 8_192
 """Maximum number of rows of a batch."""

@@ -39,8 +39,6 @@ from bindings.sources.files import NO_FILE
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from exchange.errors import InputError
 
-__all__ = ["FORMATS", "Archive", "detect", "drop_repeats"]
-
 
 def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
     """Return all formats in the order in which files are tested: the most specific first."""

@@ -28,8 +28,6 @@ from exchange.text.display import escape_line
 from exchange.values.field_json import decode_message
 from exchange.values.message import Message
 
-__all__ = ["WrongColumn", "select_columns", "shorten_error", "describe_columns", "may_hold", "read_foreign"]
-
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
 

@@ -26,8 +26,6 @@ from bindings.archive.unpacking import read_unpacked
 from exchange.errors import InputError
 from exchange.limits import DOCUMENT_BYTES
 
-__all__ = ["list_iceberg_files"]
-
 FIELD_ID: Final = b"PARQUET:field_id"
 """Metadata of a column of Parquet: the number that it has in the table, whatever its name."""
 NO_NUMBER: Final = -1

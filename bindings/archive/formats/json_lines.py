@@ -52,8 +52,6 @@ from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_json import decode_message, encode_fields, encode_message
 
-__all__ = ["JsonLines", "encode_line", "parse_objects", "read_lines"]
-
 KNOWN: Final = pa.schema([
     pa.field("exchange", pa.string()),
     pa.field("routing_key", pa.string()),

@@ -22,8 +22,6 @@ from exchange.errors import InputError, name_os_errors
 from exchange.files.names import BROKERS, SCHEME
 from exchange.text.site import build_page_address
 
-__all__ = ["HIDDEN", "explain_address", "find_table_kind", "list_stored_files", "list_table_files", "refuse_part"]
-
 PACKAGES: Final = {"Delta Lake": ("deltalake", "deltalake>=1.1"), "Iceberg": ("pyiceberg", "pyiceberg>=0.11")}
 """Kind of a table -> the package that reads its log, and the requirement of the extra."""
 READ_FEATURES: Final = frozenset({"columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})

@@ -32,8 +32,6 @@ from bindings.archive.record import Rows
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
-__all__ = ["SEARCHED", "KafkaLines", "MappedLines"]
-
 SEARCHED: Final = 4 << 20
 """Number of bytes that are searched for the first lines, and for a column that the user names."""
 LINES: Final = 20

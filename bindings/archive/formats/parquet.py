@@ -49,8 +49,6 @@ from bindings.sources.files import make_folders
 from exchange.errors import InputError
 from exchange.files.replacing import create_exclusively
 
-__all__ = ["Parquet", "ParquetWriter", "read_footer"]
-
 MAGIC: Final = b"PAR1"
 FORMAT_KEY: Final = b"hashstar.archive"
 BIAS_KEY: Final = b"hashstar.bias"

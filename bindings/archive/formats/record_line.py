@@ -9,8 +9,6 @@ from typing import NotRequired, TypedDict
 
 from exchange.values.json_types import BodilessJson, BytesJson
 
-__all__ = ["RecordLine", "Recorded"]
-
 
 class OriginJson(TypedDict):
     """Where a record was read first."""

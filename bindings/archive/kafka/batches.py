@@ -21,8 +21,6 @@ from bindings.archive.mapped import Bytes
 from exchange.errors import InputError
 from exchange.limits import TABLE_ITEMS
 
-__all__ = ["Places", "RecordColumns", "ByteRanges", "read_records"]
-
 Places = npt.NDArray[np.int64]
 
 LONG_RANGE_BYTES: Final = 256

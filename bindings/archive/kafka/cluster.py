@@ -22,8 +22,6 @@ from bindings.archive.sums import Unread
 from exchange.errors import InputError
 from exchange.values.documents import document
 
-__all__ = ["FOLDER", "Cluster", "ClusterTopic", "read_cluster"]
-
 FOLDER: Final = "__cluster_metadata-0"
 SNAPSHOT: Final = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 TOPIC: Final = 2

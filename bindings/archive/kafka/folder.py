@@ -34,8 +34,6 @@ from bindings.archive.sums import Unread
 from exchange.errors import InputError, name_os_errors
 from exchange.values.documents import document
 
-__all__ = ["FolderInspection", "LocatedPartition", "TopicFacts", "inspect_folder", "is_data_folder"]
-
 META: Final = "meta.properties"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"

@@ -33,8 +33,6 @@ from bindings.archive.reading import Bad, take_sample
 from bindings.archive.sums import Unread
 from exchange.errors import InputError
 
-__all__ = ["TOPIC", "CommittedOffset", "StoredGroup", "Groups", "StoredMember"]
-
 TOPIC: Final = "__consumer_offsets"
 
 OFFSETS: Final = (0, 1)

@@ -16,11 +16,6 @@ from typing import Final, NamedTuple
 from bindings.archive.mapped import Bytes
 from exchange.limits import BATCH_BYTES
 
-__all__ = [
-    "CODEC", "CONTROL", "HEADER_BYTES", "LEAST_BYTES", "LOG_APPEND_TIME", "OLD", "TRANSACTION", "Header",
-    "find_sound_header", "has_header", "is_whole", "read_header",
-]  # fmt: skip
-
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
 """61: offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps (2), producer (3), count."""

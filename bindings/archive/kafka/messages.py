@@ -26,8 +26,6 @@ from bindings.archive.mapped import Bytes
 from bindings.archive.reading import BATCH_ROWS
 from exchange.errors import InputError
 
-__all__ = ["Run", "read_message", "take_plain_messages"]
-
 CRC_START: Final = 16
 """Position in a message of the first byte that its CRC covers."""
 RUN_BYTES: Final = 16 << 20

@@ -38,10 +38,6 @@ from bindings.archive.sums import Unread
 from exchange.errors import InputError, name_os_errors
 from exchange.text.numbers import is_digits
 
-__all__ = [
-    "LoggedRecord", "PartitionFacts", "inspect_partition", "list_segments", "read_committed", "read_partition_records",
-]  # fmt: skip
-
 EPOCHS: Final = "leader-epoch-checkpoint"
 METADATA: Final = "partition.metadata"
 MARKER: Final = struct.Struct(">hi")

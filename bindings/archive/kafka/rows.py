@@ -16,8 +16,6 @@ from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import Bad, Item
 from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, make_empty_column
 
-__all__ = ["build_items"]
-
 PREFIX: Final = "x-kafka-"
 ESCAPED: Final = "x-kafka-header-"
 TOPIC: Final = "x-kafka-topic"

@@ -62,8 +62,6 @@ from bindings.archive.reading import (
 from bindings.archive.record import SCHEMA
 from exchange.errors import InputError
 
-__all__ = ["KafkaSegment", "parse_topic"]
-
 COMPANIONS: Final = (
     ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".deleted", ".cleaned", ".swap",
 )  # fmt: skip

@@ -26,11 +26,6 @@ from exchange.errors import InputError
 from exchange.limits import SIDE_FILE_BYTES
 from exchange.values.documents import As, document
 
-__all__ = [
-    "AbortedTransaction", "EpochStart", "ProducerState", "TopicId", "format_id", "parse_id", "read_aborted",
-    "read_epochs", "read_offsets", "read_or_report", "read_properties", "read_snapshot",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 NUMBER: Final = re.compile(r"-?[0-9]{1,18}")

@@ -13,8 +13,6 @@ from bindings.archive.sums import Unread
 from exchange.errors import InputError
 from exchange.values.documents import document
 
-__all__ = ["STATES", "TOPIC", "TransactionState", "read_transaction_states"]
-
 TOPIC: Final = "__transaction_state"
 KEY: Final = ValueSchema(0, NEVER, (Field("transactional_id", STRING),))
 VALUE: Final = ValueSchema(

@@ -24,8 +24,6 @@ from bindings.archive.mapped import Bytes, Mapped
 from bindings.archive.places import Place, to_path, to_place
 from exchange.errors import InputError
 
-__all__ = ["TransactionEnd", "TransactionEnds"]
-
 MARKER: Final = struct.Struct(">hh")
 """The key of a control record: its version, and 0 for an abort, 1 for a commit (`ControlRecordType`)."""
 ABORT: Final = 0

@@ -24,11 +24,6 @@ from bindings.archive.mapped import Bytes, is_zero
 from bindings.archive.places import Place, open_file, to_path
 from bindings.archive.reading import Bad, Split, take_sample
 
-__all__ = [
-    "SEGMENT", "WholeBatch", "Step", "SegmentWalk", "find_whole", "parse_floor", "follow_headers", "read_index",
-    "is_plausible_at", "split_stretches",
-]  # fmt: skip
-
 SEGMENT: Final = re.compile(r"[0-9]{20}\.log(?:\.gz)?")
 """Names of segments: the offset of the first record."""
 UNSOUND: Final = "not a record batch, or a damaged one"

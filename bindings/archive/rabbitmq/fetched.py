@@ -25,8 +25,6 @@ from exchange.values.field_json import decode_table
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["Fetched"]
-
 FIRST: Final = re.compile(
     rb'\{\s*+("(?:payload_bytes|redelivered|exchange|routing_key|message_count|properties|payload|payload_encoding)")'
 )

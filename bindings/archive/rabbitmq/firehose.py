@@ -17,8 +17,6 @@ from exchange.errors import InputError
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message
 
-__all__ = ["DELIVERY", "EXCHANGE", "build_record", "unwrap"]
-
 EXCHANGE: Final = "amq.rabbitmq.trace"
 DELIVERY: Final = Skipped("a delivery to a consumer, not a publishing")
 

@@ -14,8 +14,6 @@ from bindings.archive.unpacking import read_pieces
 from exchange.errors import HashstarError, InputError
 from exchange.limits import RECORD_BYTES
 
-__all__ = ["ReadValue", "is_whole", "read_body_beside", "read_messages", "read_objects"]
-
 START: Final = re.compile(rb"^\{", re.MULTILINE)
 
 

@@ -22,8 +22,6 @@ from exchange.values.field_json import decode_table
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["QueueDump"]
-
 SUFFIX: Final = "-headers+properties.json"
 GO_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ([+-]\d\d)(\d\d)\b.*", re.ASCII)
 """Go's ``time.Time.String()``: ``2026-11-21 06:00:05 +0000 UTC``."""

@@ -23,8 +23,6 @@ from exchange.values.field_json import decode_table
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["Rabtap"]
-
 PROPERTIES: Final = {
     "ContentType": "content_type", "ContentEncoding": "content_encoding", "DeliveryMode": "delivery_mode",
     "Priority": "priority", "CorrelationID": "correlation_id", "ReplyTo": "reply_to", "Expiration": "expiration",

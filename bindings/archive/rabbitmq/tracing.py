@@ -38,8 +38,6 @@ from bindings.archive.unpacking import is_gzipped
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table
 
-__all__ = ["TracingJson", "TracingText"]
-
 NOTE: Final = "bodies may have been cut by the trace's max_payload_bytes"
 FIELDS: Final = frozenset({"type", "routing_keys", "routed_queues", "payload"})
 

@@ -40,8 +40,6 @@ from exchange.limits import RECORD_BYTES
 from exchange.values.erlang_parser import parse
 from exchange.values.field_values import Typed
 
-__all__ = ["BEGIN", "RULE", "add_text_entry", "parse_trace_time", "read_entries"]
-
 TIME: Final = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d\d):(\d\d)(?:[:.](\d{1,3}))?", re.ASCII)
 HEAD: Final = re.compile(
     rb"\n={80}\n(?P<time>[0-9][^\n]{0,40}): Message (?P<type>published|received)\n\n"

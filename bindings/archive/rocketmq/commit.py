@@ -25,8 +25,6 @@ from exchange.rocketmq.stored_record import (
     unpack_body,
 )
 
-__all__ = ["CommitLog", "NumberedFile", "CommitRecord", "parse_number", "list_numbered"]
-
 DECIMAL: Final = re.compile("[0-9]{1,18}")
 KEYS: Final = " "
 """The separator of the keys of a message (`MessageConst.KEY_SEPARATOR`)."""

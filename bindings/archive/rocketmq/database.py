@@ -39,8 +39,6 @@ from exchange.errors import InputError
 if TYPE_CHECKING:
     from bindings.archive.rocketmq.commit import NumberedFile
 
-__all__ = ["DatabaseQueue", "is_database", "list_queues", "open_database", "read_column"]
-
 MARK: Final = "CURRENT"
 """A file in each folder of RocksDB."""
 DEFAULT: Final = "default"

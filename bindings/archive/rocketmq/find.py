@@ -11,8 +11,6 @@ from bindings.archive.rocketmq.store import Store
 from exchange.errors import InputError
 from exchange.rocketmq.offset_id import OffsetId
 
-__all__ = ["FoundMessages", "find_by_id", "find_by_key"]
-
 LATEST_TIMESTAMP: Final = (1 << 63) - 1
 
 

@@ -22,8 +22,6 @@ from bindings.archive.rocketmq.log import COMMITTED, TRANSACTION
 from bindings.archive.rocketmq.queue import UNIT, Column, ConsumeQueue, Units, encode_tag
 from bindings.archive.sums import SAMPLES, Unread
 
-__all__ = ["LIGHT", "SCHEDULE", "WHEEL", "Fit", "QueueRecords", "LogColumns", "fit_queue", "add_problems"]
-
 SCHEDULE: Final = "SCHEDULE_TOPIC_XXXX"
 """Topic in which delayed messages wait; level n waits in queue n - 1 (`ScheduleMessageService`)."""
 WHEEL: Final = "rmq_sys_wheel_timer"

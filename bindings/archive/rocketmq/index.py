@@ -24,8 +24,6 @@ from bindings.archive.reading import Bad, take_sample
 from exchange.errors import InputError
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["IndexFile", "IndexHeader", "IndexUnit", "open_index", "hash_key"]
-
 HEADER: Final = struct.Struct(">qqqqii")
 UNIT: Final = struct.Struct(">iqii")
 COLUMNS: Final = np.dtype([("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("before", ">i4")])

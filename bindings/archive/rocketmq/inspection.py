@@ -26,11 +26,6 @@ from bindings.archive.sums import Unread
 from exchange.errors import InputError
 from exchange.values.documents import document
 
-__all__ = [
-    "NOT_YET", "GroupQueue", "Level", "StoredQueueFacts", "StoreInspection", "StoredTopicFacts", "TopicKind", "Wheel",
-    "inspect_store",
-]  # fmt: skip
-
 NOT_YET: Final = "a message that is in no queue yet"
 QUEUELESS: Final = "a message whose queue has no unit for it"
 DELETED: Final = "a message whose queue has no files: its topic was deleted, or they are missing"

@@ -54,10 +54,6 @@ from exchange.rocketmq.stored_record import (
 )
 from exchange.values.message import Message
 
-__all__ = [
-    "BLANK", "COMMITTED", "NAME", "OWN_TOPICS", "TRANSACTION", "LogRecord", "RocketmqLog", "read_log", "read_record",
-]  # fmt: skip
-
 NAME: Final = re.compile(r"[0-9]{20}(?:\.gz)?")
 FOLDER: Final = "commitlog"
 MAGICS: Final = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (V1, V2)))

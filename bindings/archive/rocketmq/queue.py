@@ -27,8 +27,6 @@ from bindings.sources.files import open_file
 from exchange.errors import name_os_errors
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["ConsumeQueue", "Units", "encode_tag"]
-
 UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """20 bytes (`ConsumeQueue.CQ_STORE_UNIT_SIZE`)."""
 BATCH: Final = np.dtype([

@@ -39,8 +39,6 @@ from exchange.values.documents import document
 from exchange.values.field_values import RANGES
 from exchange.values.json_text import parse_fastjson
 
-__all__ = ["QUEUES_IN_DATABASE", "Checkpoint", "Store", "StoredTopic", "is_store", "find_log_folder", "open_store"]
-
 LOWEST, HIGHEST = RANGES["long"]
 CHECKPOINT: Final = struct.Struct(">qqqqq")
 TIMER: Final = struct.Struct(">qqqq")

@@ -31,8 +31,6 @@ from exchange.limits import SIDE_FILE_BYTES
 from exchange.text.numbers import is_digits
 from exchange.values.documents import document
 
-__all__ = ["Timer", "read_timer_database", "read_timer_files"]
-
 UNIT: Final = np.dtype([
     ("size", ">i4"), ("before", ">i8"), ("magic", ">i4"), ("written", ">i8"), ("delay", ">i4"), ("place", ">i8"),
     ("message_size", ">i4"), ("topic_hash", ">i4"), ("reserved", ">i8"),

@@ -17,12 +17,6 @@ from bindings.archive.places import Place, read_file_size
 from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.auditing.local.tasks import Task
 
-__all__ = [
-    "MAX_GROUPS", "MAX_TASK_BYTES", "CORES_OF_SAMPLES", "MIN_BYTES_OF_GROUPS", "MIN_TASK_BYTES", "TASKS_PER_CORE",
-    "PlannedFile", "Planner", "draw_tasks", "count_groups", "plan_groups", "plan_tasks", "plan_splits",
-    "group_into_tasks",
-]  # fmt: skip
-
 TASKS_PER_CORE: Final = 4
 """Number of tasks per core; with several, no core waits long for the last task."""
 

@@ -17,8 +17,6 @@ from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
-__all__ = ["NoRecords", "Pass", "finish", "require_new", "require_records", "run_here"]
-
 
 class NoRecords(InputError):
     """No record of an archive can be counted."""

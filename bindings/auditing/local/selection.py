@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import escape
 
-__all__ = ["EVERYTHING", "OTHER_VHOST", "OUTSIDE", "UNTIMED", "Selection"]
-
 OTHER_VHOST: Final = "in another virtual host"
 OUTSIDE: Final = "outside the window of time"
 UNTIMED: Final = "without a time, which a window asks for"

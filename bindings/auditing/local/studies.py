@@ -14,8 +14,6 @@ from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.verification import Verification
 from exchange.topology.topology import Topology
 
-__all__ = ["CompareStudy", "CoverageStudy", "VerifyStudy"]
-
 
 @dataclass(frozen=True, slots=True)
 class CoverageStudy:

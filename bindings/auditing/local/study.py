@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from bindings.archive.inspection import Account
 
-__all__ = ["Additive", "Counting", "Study"]
-
 
 class Additive(Protocol):
     """A value with a commutative and associative ``+``."""

@@ -27,11 +27,6 @@ from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
 from exchange.errors import InputError, name_os_errors
 
-__all__ = [
-    "ACCOUNT", "ROW", "PassSettings", "Results", "Task", "TooManyBad", "add_results", "borrow_counters", "check_bad",
-    "find_needed_columns", "count_batch", "count_item", "count_tasks", "encode_results", "order_for",
-]  # fmt: skip
-
 ACCOUNT: Final = -1
 """Stands for the study's number in the row of the account, which belongs to no study."""
 

@@ -24,8 +24,6 @@ from bindings.auditing.local.tasks import PassSettings, Results, Task, count_tas
 from exchange.concurrency.processes import build_command, build_environment
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["count_usable_cores", "run_groups"]
-
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """Microseconds of processor time that a container may use in a period, and the period."""
 

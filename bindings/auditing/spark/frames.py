@@ -42,8 +42,6 @@ from exchange.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["TYPES", "Read", "run_on"]
-
 Read: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], Iterable[Item]]
 """Turns a batch of rows into items: records with these columns, bad and skipped records. Must be picklable."""
 

@@ -35,10 +35,6 @@ from exchange.values.json_text import parse_leniently
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "FAN_IN", "MAX_DRIVER_RESULTS", "ROWS", "collect_results", "decode_spark_error", "reraise_for_spark", "run_tasks",
-]  # fmt: skip
-
 ROWS: Final = "task long, study int, value binary"
 """The schema `bindings.auditing.local.tasks.ROW` in Spark's notation."""
 

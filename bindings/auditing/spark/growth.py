@@ -35,8 +35,6 @@ from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["STEP_BYTES", "Growth", "MicroBatch", "write_whole"]
-
 T = TypeVar("T")
 
 STEP_BYTES: Final = 4 << 30

@@ -27,8 +27,6 @@ from bindings.auditing.spark.session import count_cores
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["run"]
-
 PLAN_FILES: Final = 32
 """Number of files that one Spark task plans."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-__all__ = ["SCHEME", "SubscribedTopic", "needs_headers", "read", "read_rows_to_follow", "run_on_topic", "parse_topic"]
-
 SCHEME: Final = "kafka://"
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")

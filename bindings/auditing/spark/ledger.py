@@ -38,8 +38,6 @@ from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["BatchLedger", "LedgerEntry", "decode_account", "encode_account"]
-
 FOLDED: Final = 16
 """Minimum number of batches that are folded into one sum."""
 ACCOUNT: Final = "account"

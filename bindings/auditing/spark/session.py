@@ -25,10 +25,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "JAVA", "PYSPARK", "Step", "count_cores", "is_connect", "find_java_version", "open_session", "watch_progress",
-]  # fmt: skip
-
 PYSPARK: Final = (4, 0)
 """Minimum release of pyspark."""
 

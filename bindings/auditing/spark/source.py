@@ -53,8 +53,6 @@ from bindings.auditing.spark.growth import Growth, MicroBatch
 from bindings.auditing.spark.streaming import StepReader, decode_mapping
 from exchange.errors import InputError
 
-__all__ = ["HashstarSource", "Wanted", "prune"]
-
 CORRUPT: Final = "_corrupt_record"
 MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 TASK_BYTES: Final = 32 << 20

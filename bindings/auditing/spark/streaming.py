@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Following", "SplitSource", "Update", "follow", "decode_mapping"]
-
 log: Final = logging.getLogger(__name__)
 
 SPLIT_ROWS: Final = "split binary, notice string, open_files int"

@@ -15,8 +15,6 @@ from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
 
-__all__ = ["to_workflow_commands"]
-
 COMMANDS: Final[dict[Severity, str]] = {"note": "notice", "warning": "warning", "error": "error"}
 
 DATA: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})

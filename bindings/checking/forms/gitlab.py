@@ -12,8 +12,6 @@ from bindings.checking.report import CheckResult
 from bindings.checking.rules.table import Severity
 from exchange.text.display import escape_line, split_error
 
-__all__ = ["to_code_quality"]
-
 SEVERITIES: Final[dict[Severity, str]] = {"note": "info", "warning": "major", "error": "critical"}
 """Severity -> severity of Code Quality, which has also ``minor`` and ``blocker``."""
 REMARKS: Final[dict[Severity, str]] = {"warning": "info", "error": "blocker"}

@@ -17,8 +17,6 @@ from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import RULES
 from exchange.text.display import count_noun, escape_line, split_error
 
-__all__ = ["to_junit"]
-
 
 def to_junit(result: CheckResult, made: datetime | None = None) -> bytes:
     """Return the document in UTF-8; ``made`` is the time of the check, by default now."""

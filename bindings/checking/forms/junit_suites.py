@@ -12,8 +12,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from exchange.text.display import escape_line, escape_lines
 
-__all__ = ["Case", "Suite", "to_xml"]
-
 
 class Case(NamedTuple):
     """A case of a suite; it passed if it neither failed, nor was skipped, nor ended in an error."""

@@ -13,9 +13,6 @@ from bindings.sources.applications.open import is_application
 from bindings.sources.language.errors import LanguageError
 from bindings.sources.management import is_address
 
-__all__ = ["FaultPlace", "SourceRemark", "find_relative_path", "list_remarks", "split_message"]
-
-
 TRAILED: Final = frozenset({"HS801", "HS811"})
 """Codes of findings whose message goes on with the trail of a route, in lines of its own."""
 

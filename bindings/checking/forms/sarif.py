@@ -15,8 +15,6 @@ from bindings.checking.rules.table import RULES
 from exchange.entities.part import Part, encode_part
 from exchange.text.site import build_page_address, find_version
 
-__all__ = ["SCHEMA", "to_sarif"]
-
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 

@@ -10,8 +10,6 @@ from bindings.checking.report import CheckResult, SourceReport
 from bindings.checking.rules.table import RULES, SEVERITIES, Severity
 from exchange.values.documents import document
 
-__all__ = ["Statistics", "count_findings", "format_statistics"]
-
 
 @document("CodeCountJson")
 class CodeCount(NamedTuple):

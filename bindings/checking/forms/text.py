@@ -14,8 +14,6 @@ from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import Severity
 from exchange.text.display import count_noun, count_rest
 
-__all__ = ["to_text"]
-
 WIDTH: Final = 100
 MAX_NAMED_FILES: Final = 10
 """Maximum number of skipped files that are named; the others are counted."""

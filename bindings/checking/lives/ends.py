@@ -29,8 +29,6 @@ from exchange.lifecycle.limits import Limits
 from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.topology.graph import find_cycles
 
-__all__ = ["TRIES", "find_many_tries", "find_standstill", "find_vanishing"]
-
 TRIES: Final = 20
 """Number of times that a message may come back to its queue: more is a finding. RabbitMQ's own limit since 4.0."""
 OTHER_RULES: Final = frozenset({"HS311", "HS312", "HS314"})

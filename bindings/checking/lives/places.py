@@ -25,8 +25,6 @@ from exchange.patterns.pattern import Pattern
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["MessageLocation", "PlaceGraph", "Publish", "find_expiry", "find_leads", "holds_messages", "walk_back"]
-
 MAX_STEPS: Final = 1_000_000
 """Maximum number of dead letters that are followed from one place to another, and of messages that are tried."""
 SMALL: Final = 60

@@ -22,8 +22,6 @@ from exchange.text.display import list_some
 from exchange.topology.graph import find_cycles
 from exchange.values.message import Message
 
-__all__ = ["find"]
-
 CHANCE: Final = "chosen by chance"
 """Type of an exchange that no release has, so that what it does is undecided."""
 SEARCHES: Final = 1_000

@@ -13,8 +13,6 @@ from exchange.lifecycle.content import Content, identify_death, publish_content,
 from exchange.lifecycle.outcomes import find_targets
 from exchange.values.message import Message
 
-__all__ = ["TRIED", "is_confirmed", "find_drop"]
-
 LAPS: Final = 8
 """Maximum number of turns of a round, until the message is as it was after an earlier turn."""
 TRIED: Final = 200

@@ -17,8 +17,6 @@ from exchange.patterns.pattern import Pattern
 from exchange.text.display import LIKE_NAMES, suggest
 from exchange.topology.graph import find_cycles
 
-__all__ = ["find"]
-
 MAX_STEPS: Final = 50_000
 """Maximum cost of deciding whether the bindings of an exchange match every key."""
 

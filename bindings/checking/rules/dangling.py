@@ -11,8 +11,6 @@ from exchange.kinds import Decider, KeyUse, Kind
 from exchange.text.display import LIKE_NAMES, suggest
 from exchange.topology.topology import Topology
 
-__all__ = ["find"]
-
 
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield one finding for each missing exchange or queue, and findings about keys and arguments that are ignored."""

@@ -22,8 +22,6 @@ from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import LIKE_NAMES, suggest
 
-__all__ = ["find", "find_circles"]
-
 WAYS: Final = 100
 """Maximum number of bindings to one queue whose keys are tried."""
 MAX_STEPS: Final = 1_000_000

@@ -14,8 +14,6 @@ from exchange.text.display import list_some
 from exchange.values.documents import document
 from exchange.values.notation import write_arguments
 
-__all__ = ["MAX_LISTED_NAMES", "Finding", "list_names", "quote_binding", "quote_exchange"]
-
 MAX_LISTED_NAMES: Final = 5
 """Maximum number of names in a message; the others are counted."""
 

@@ -15,8 +15,6 @@ from exchange.kinds.headers import list_conditions, match_mode, normalise_value
 from exchange.values.field_values import resolve_type
 from exchange.values.notation import write_value
 
-__all__ = ["find"]
-
 SCALARS: Final = ("bool", "byte", "unsignedbyte", "short", "unsignedshort", "signedint", "unsignedint", "long",
                   "float", "double", "longstr", "binary")  # fmt: skip
 """Types whose values can look alike to a reader of the topology."""

@@ -23,10 +23,6 @@ from exchange.lifecycle.limits import explain_not_modelled, find_crash
 from exchange.text.display import suggest
 from exchange.topology import rules
 
-__all__ = [
-    "find", "find_commercial", "find_odd_values", "find_refused_queues", "find_unusable_queues", "find_without_effect",
-]  # fmt: skip
-
 
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about exchanges and bindings."""

@@ -22,11 +22,6 @@ from exchange.kinds import Decider
 from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = [
-    "find_key_among", "find_key_lost_by_alternate", "find_key_lost_by_binding", "find_lost_key", "find_lost_key_among",
-    "find_path_to_queue", "find_queues",
-]  # fmt: skip
-
 MAX_STEPS: Final = 10_000
 """Maximum cost of the search for one key."""
 

@@ -8,8 +8,6 @@ from typing import Final, Literal, NamedTuple
 from exchange.text.display import count_noun, list_some, write_milliseconds
 from exchange.values.documents import document
 
-__all__ = ["LifeEvent", "Life", "What"]
-
 What = Literal["rejected", "expired", "maxlen", "delivery_limit", "requeued", "nacked", "filled", "unused", "abandoned"]
 """The reasons of ``x-death``; ``requeued`` and ``nacked``: given back by basic.reject or basic.nack with requeue;
 ``filled``: other messages fill the queue; ``unused`` and ``abandoned``: the queue is deleted by its ``x-expires``, or

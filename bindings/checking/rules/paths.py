@@ -19,8 +19,6 @@ from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP, Pattern
 from exchange.topology.graph import reach_as_bits
 
-__all__ = ["MAX_STEPS", "BindingPaths", "find_key"]
-
 MAX_STEPS: Final = 20_000
 """Maximum cost of one question: some milliseconds."""
 MAX_HOPS: Final = 24

@@ -14,8 +14,6 @@ from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import count_noun
 
-__all__ = ["find"]
-
 ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
 """Matches in each key that a rule of this family can report, except for its case: in few of a million keys."""
 

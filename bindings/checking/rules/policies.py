@@ -15,8 +15,6 @@ from exchange.entities.profile import Profile
 from exchange.patterns.pcre import parse_expression
 from exchange.text.display import clip_line, list_some, suggest
 
-__all__ = ["find"]
-
 
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about policies, then about operator policies."""

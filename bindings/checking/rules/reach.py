@@ -15,9 +15,6 @@ from exchange.kinds.condition import EVERYTHING
 from exchange.patterns.pattern import AMQP
 from exchange.topology.graph import find_cycles, reach
 
-__all__ = ["find", "find_unroutable"]
-
-
 MAX_STEPS: Final = 20_000
 """Maximum cost of one question about two patterns."""
 

@@ -23,8 +23,6 @@ from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import AMQP, MANY, Pattern
 from exchange.text.display import count_noun
 
-__all__ = ["find"]
-
 
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield duplicate and covered bindings, exchange by exchange; then those covered over other exchanges."""

@@ -10,8 +10,6 @@ from typing import Final, Literal, NamedTuple
 
 from exchange.text.site import build_page_address
 
-__all__ = ["ABSENCES", "NEVER", "RULES", "SEVERITIES", "Rule", "Severity"]
-
 Severity = Literal["note", "warning", "error"]
 """The levels of SARIF: an error is certainly wrong, a warning is most likely wrong, a note is worth knowing."""
 

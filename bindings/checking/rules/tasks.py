@@ -14,8 +14,6 @@ from exchange.routing.router import Router
 from exchange.text.display import escape_line
 from exchange.values.message import Message
 
-__all__ = ["find"]
-
 NOT_OF_GLOBS: Final = "#?["
 """Wildcards of AMQP and of globs: in an entry without ``*``, which Celery takes for a name, they mean nothing."""
 DIRECT: Final = ": with a direct exchange, Celery takes an exchange and a key together, or neither"

@@ -22,8 +22,6 @@ from exchange.topology.graph import Graph, TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["NOTHING", "TopologyView", "is_too_long"]
-
 NOTHING: Final[dict[Binding, None]] = {}
 Built = TypeVar("Built")
 

@@ -29,8 +29,6 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.addresses import find_addresses
 from exchange.topology.topology import Topology
 
-__all__ = ["Comparer"]
-
 WINDOW: Final = 1 << 17
 """Number of rows that are compared together."""
 

@@ -34,8 +34,6 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
 from exchange.topology.topology import Topology
 
-__all__ = ["Tallier"]
-
 WINDOW: Final = 1 << 17
 """Minimum number of rows that are counted together, if there are as many."""
 

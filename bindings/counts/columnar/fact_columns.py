@@ -14,8 +14,6 @@ from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.sketches.summaries import Summaries
 from bindings.counts.outcome import Facts, Outcome
 
-__all__ = ["FactColumns", "OutcomeFacts", "add_facts", "list_columns", "list_spans"]
-
 Indices = npt.NDArray[np.int64]
 
 

@@ -16,8 +16,6 @@ from bindings.counts.slots import WIDTHS, SlotCounts, choose_width
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["TimelineCounter"]
-
 DENSE: Final = 1 << 18
 """Maximum number of possible cells for which one array element each is reserved; with more, cells are sorted."""
 

@@ -43,8 +43,6 @@ from exchange.arrays.table import IntArray, IntTable, pack_pairs
 from exchange.routing.columns.addresses import find_addresses
 from exchange.topology.topology import Topology
 
-__all__ = ["QueueLists", "Verifier"]
-
 WINDOW: Final = 1 << 17
 """Number of rows that are compared together."""
 

@@ -17,8 +17,6 @@ from bindings.counts.witness import MAX_WITNESSES, Witness, keep_witnesses
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import KeyArray
 
-__all__ = ["COLUMNS", "Witnesses"]
-
 COLUMNS: Final = ("source", "offset")
 """Columns that a witness needs, besides those that decide the route."""
 

@@ -19,8 +19,6 @@ from exchange.kinds import Decider
 from exchange.kinds.condition import ALWAYS, NEVER, Condition
 from exchange.kinds.headers import find_rules
 
-__all__ = ["ConditionChanges", "Start"]
-
 
 class Start(NamedTuple):
     """A changed leg, and the conditions that all messages which take it meet."""

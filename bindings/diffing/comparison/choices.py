@@ -28,8 +28,6 @@ from exchange.kinds import Decider, find_kind
 from exchange.routing.router import Router
 from exchange.values.message import Message
 
-__all__ = ["ChoiceComparison"]
-
 SAMPLES: Final = 200
 """Number of messages tried to show that two choices differ."""
 

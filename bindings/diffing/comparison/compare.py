@@ -27,8 +27,6 @@ from exchange.entities.entities import Destination
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
 
-__all__ = ["compare"]
-
 MAX_STEPS: Final = 200_000
 """Maximum cost of one question about an exchange and a queue, see `bindings.analysis.crawl.Budget`."""
 TOTAL: Final = 100_000_000

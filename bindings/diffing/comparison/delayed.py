@@ -23,8 +23,6 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["add_delayed", "has_delays", "make_view", "without_readers"]
-
 LATER: Final = "\x00later"
 """End of the names of copies. No name that a client or a person gives has a null character."""
 UNKNOWN: Final = "x-unknown\x00"

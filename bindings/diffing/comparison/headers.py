@@ -20,8 +20,6 @@ from exchange.kinds.headers import normalise_value
 from exchange.patterns.conjunctions import PRESENT
 from exchange.values.field_values import INTEGER_TYPES, Typed, resolve_type
 
-__all__ = ["find_fewest_headers"]
-
 ABSENT: Final = object()
 SENDER_SELECTED: Final = "CC"
 """Header whose strings RabbitMQ takes as further routing keys; it refuses a message in which this is not an array."""

@@ -18,8 +18,6 @@ from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["OUT_OF_BUDGET", "TOO_MANY_CASES", "Divergence", "Inquiry"]
-
 TOO_MANY_CASES: Final = "too many cases to look at"
 OUT_OF_BUDGET: Final = "the budget of the comparison was used up"
 

@@ -13,8 +13,6 @@ from exchange.entities.unread import UnreadPart
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["Access", "ChoiceChange", "Effect", "Meaning", "UndecidedQuestion", "UnroutableChange"]
-
 Verdict = Literal["same", "changed", "undecided"]
 
 

@@ -15,8 +15,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["PartitionChange", "find_partition_changes"]
-
 PATTERNS: Final = 20
 SAMPLES: Final = 50
 """Maximum number of messages tried for each of at most `PATTERNS` binding keys of a queue."""

@@ -22,8 +22,6 @@ from exchange.entities.entities import Destination
 from exchange.kinds.condition import ALWAYS, Condition
 from exchange.patterns.pattern import AMQP, Pattern
 
-__all__ = ["PathConditions", "find_paths", "is_implied", "find_changed_paths", "keep_widest"]
-
 Conditions: TypeAlias = tuple[Condition, ...]
 
 IMPLIED_STEPS: Final = 2_000

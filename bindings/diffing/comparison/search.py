@@ -21,8 +21,6 @@ from bindings.diffing.comparison.sides import Leg, Ways
 from exchange.kinds.condition import ALWAYS, Condition, HeadersCondition
 from exchange.patterns.pattern import AMQP, MANY, ExactKey, Pattern
 
-__all__ = ["ANY", "Demand", "find_shortest_message", "find_shortest_probe"]
-
 
 class Demand(NamedTuple):
     """Conditions that a message must meet, and conditions that it must not."""

@@ -16,8 +16,6 @@ from exchange.kinds import Kind, UnknownExchange, find_kind
 from exchange.kinds.condition import NEVER, Condition
 from exchange.topology.graph import Graph, TopologyGraph
 
-__all__ = ["Anywhere", "Leg", "Side", "Ways"]
-
 DEFAULT: Final = ""
 
 

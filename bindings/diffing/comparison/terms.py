@@ -15,8 +15,6 @@ from bindings.diffing.comparison.paths import PathConditions, find_paths, is_imp
 from bindings.diffing.comparison.search import Demand, find_shortest_probe
 from bindings.diffing.comparison.sides import Ways
 
-__all__ = ["Term", "describe"]
-
 MAX_STEPS: Final = 20_000
 """Maximum cost of describing one change."""
 MAX_EXACT_PATHS: Final = 8

@@ -18,8 +18,6 @@ from bindings.diffing.planning.step import Step, describe_part
 from bindings.diffing.words import describe_term
 from exchange.values.documents import document, encode_as
 
-__all__ = ["AgainstJson", "DiffDocument", "comparison_to_json", "to_json"]
-
 
 def _part(step: Step) -> str:
     return describe_part(step.part)

@@ -36,8 +36,6 @@ from exchange.text.display import clip_line, count_noun
 from exchange.text.markdown import escape_text, fold, quote_block, quote_code, write_rows
 from exchange.topology.unread import format_not_proved
 
-__all__ = ["LONGEST", "comparison_to_markdown", "to_markdown"]
-
 LONGEST: Final = 60_000
 """Maximum size of a text in bytes: a comment on GitHub has 65,536 characters at most, and who posts it adds to it."""
 MORE: Final = 40

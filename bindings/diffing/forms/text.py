@@ -30,8 +30,6 @@ from bindings.diffing.words import (
 from exchange.text.display import count_noun, count_rest
 from exchange.topology.unread import format_unread
 
-__all__ = ["comparison_to_text", "format_meaning", "plan_lines", "format_settings", "to_text"]
-
 UNDECIDED: Final = 20
 """Number of undecided questions that the text lists; the others are in the JSON."""
 TERMS: Final = 4

@@ -12,8 +12,6 @@ from exchange.entities.precedence import encode_setting
 from exchange.values.documents import document
 from exchange.values.field_json import encode
 
-__all__ = ["FieldChange", "find_changes"]
-
 NO_FIELD: Final = object()
 
 

@@ -24,9 +24,6 @@ from exchange.text.display import list_some
 from exchange.topology.graph import Graph
 from exchange.topology.topology import Topology
 
-__all__ = ["PartsToChange", "to_destination", "order_safely"]
-
-
 KEYS_MOVE: Final = "keys move between the destinations of exchange {!r} with each of its bindings"
 
 

@@ -23,8 +23,6 @@ from exchange.topology.topology import Topology
 from exchange.values.field_values import FieldTable
 from exchange.values.message import Message
 
-__all__ = ["Astray", "Rehearsal", "TooMuch"]
-
 MAX_STATES: Final = 4_000
 MAX_PATTERNS: Final = 4_000
 MAX_CONDITIONS: Final = 6

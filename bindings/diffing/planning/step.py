@@ -14,8 +14,6 @@ from exchange.topology import rules
 from exchange.topology.topology import Topology
 from exchange.values.notation import write_arguments
 
-__all__ = ["StepState", "Step", "Unit", "describe_part"]
-
 VERBS: Final[Mapping[type, tuple[str, str]]] = {
     Exchange: ("delete", "declare"),
     Queue: ("delete", "declare"),

@@ -14,8 +14,6 @@ from typing import Final
 
 from exchange.topology.graph import Graph
 
-__all__ = ["Alteration", "find_tangled"]
-
 
 class Alteration(Flag):
     """How an exchange changes."""

@@ -29,8 +29,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["SettingChange", "SettingsChange", "compare_settings"]
-
 UNKNOWN: Final = Consequence("which policy is in force is not known here", loses=True)
 
 Kind: TypeAlias = Literal["exchange", "queue"]

@@ -11,9 +11,6 @@ from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import RETURNS, describe_retry, find_delivery_limit, find_retry_delay
 from exchange.text.display import count_noun, describe_exchange, write_milliseconds
 
-__all__ = ["Consequence", "QueueSide", "find_consequence"]
-
-
 HALF_AN_HOUR: Final = 1_800_000
 """Milliseconds for which a consumer may keep a message where nothing else is set, in all releases since 3.10."""
 

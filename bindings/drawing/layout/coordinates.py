@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 
 from bindings.drawing.layout.slots import Slots
 
-__all__ = ["place_slots", "relax"]
-
 GAP: Final = 12.0
 """Vertical distance between two nodes or labels of a column."""
 LINE_GAP: Final = 6.0

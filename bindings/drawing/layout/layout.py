@@ -17,8 +17,6 @@ from bindings.drawing.layout.routes import DETOUR_GAP, draw_loops, frame_columns
 from bindings.drawing.layout.slots import build_slots
 from bindings.drawing.layout.values import LaidEdge, Layout, PlacedEdge, Point, Size
 
-__all__ = ["find_parts", "lay_out", "pack"]
-
 CELL_GAP: Final = 20.0
 """Horizontal distance between two columns of nodes without edges."""
 PROPORTION: Final = 1.6

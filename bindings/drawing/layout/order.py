@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
-__all__ = ["count_crossings", "order_columns"]
-
 MAX_SWEEPS: Final = 40
 MIN_SWEEPS: Final = 6
 WORK: Final = 300_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["find_back_edges", "rank_nodes"]
-
 ROUNDS: Final = 50
 """Maximum number of rounds in which nodes move closer to their neighbours. A few suffice but for long chains."""
 

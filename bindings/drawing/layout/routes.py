@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from bindings.drawing.layout.slots import Slots
 from bindings.drawing.layout.values import LaidEdge, PlacedEdge, Point, Size
 
-__all__ = ["RouteGrid", "draw_loops", "frame_columns", "join_points", "route_edges"]
-
 CHANNEL: Final = 36.0
 """Minimum distance of two columns; edges bend there."""
 WIDEST_CHANNEL: Final = 140.0

@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 
 from bindings.drawing.layout.values import LaidEdge, Size
 
-__all__ = ["LINE_ROOM", "SlotPath", "Slots", "build_slots"]
-
 MAX_SLOTS: Final = 20_000
 """Maximum number of slots for edges that pass columns; labels do not count."""
 LINE_ROOM: Final = 6.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["NOTHING", "LaidEdge", "Layout", "PlacedEdge", "Point", "Size"]
-
 
 class Point(NamedTuple):
     """A position: x to the right, y down."""

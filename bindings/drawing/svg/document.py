@@ -31,8 +31,6 @@ from bindings.drawing.svg.shapes import (
 )
 from exchange.text.display import clip_line, escape_line
 
-__all__ = ["HEADS", "list_rules", "to_svg", "write_style_sheet"]
-
 MARGIN: Final = 24.0
 NARROWEST: Final = 720.0
 """Minimum width of a picture in px, without its margins."""

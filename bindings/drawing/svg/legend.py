@@ -14,8 +14,6 @@ from bindings.drawing.model import Drawing, Node
 from bindings.drawing.svg.shapes import LINE, QUEUE_SIGNS, draw_shape, measure, write_text
 from exchange.text.display import clip_line, list_some
 
-__all__ = ["LegendSample", "draw_legend", "list_entries", "measure_legend"]
-
 SAMPLE: Final = Size(26.0, 14.0)
 """Size of the sample of a shape or a line."""
 WIDE_SAMPLE: Final = Size(34.0, 14.0)

@@ -18,11 +18,6 @@ from bindings.drawing.looks import look_of
 from bindings.drawing.model import Edge, Node
 from exchange.text.display import escape_line
 
-__all__ = [
-    "LINE", "QUEUE_SIGNS", "draw_edge", "draw_node", "draw_shape", "indent", "measure", "measure_label",
-    "measure_node", "write_text",
-]  # fmt: skip
-
 SLANT: Final = 9.0
 """Horizontal extent in px of a slanted side."""
 PADDING: Final = 8.0

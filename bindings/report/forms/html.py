@@ -23,8 +23,6 @@ from bindings.report.model import Report
 from bindings.sources.management import is_address
 from exchange.values.notation import write_encoded_arguments
 
-__all__ = ["build_page", "to_html"]
-
 SCRIPTS: Final = (
     "dom", "data", "bars", "table", "columns", "slots", "timeline", "flow_layout", "flow_layers", "flow_model", "flow",
     "summary", "coverage", "listing", "queues", "unroutable", "findings", "verification", "comparison", "trust", "main",

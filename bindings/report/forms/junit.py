@@ -18,8 +18,6 @@ from bindings.report.words import describe_condition, name_exchange
 from exchange.text.display import count_noun
 from exchange.topology.unread import format_not_proved
 
-__all__ = ["to_junit"]
-
 GATES: Final = "gates"
 COVERAGE: Final = "fail_under"
 """Name of the gate that fails because of dead bindings."""

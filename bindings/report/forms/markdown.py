@@ -23,8 +23,6 @@ from bindings.report.words import (
 from exchange.text.display import count_noun
 from exchange.text.markdown import escape_text, fold, quote_code, write_rows
 
-__all__ = ["to_markdown"]
-
 MAX_LISTED_ROWS: Final = 20
 """Maximum number of rows of a list."""
 LONGEST: Final = 120

@@ -22,8 +22,6 @@ from exchange.errors import name_os_errors
 from exchange.files.replacing import replace_file
 from exchange.values.field_json import encode_message, encode_table
 
-__all__ = ["COUNT", "TABLES", "TEXT", "Rows", "make_table", "to_tables", "write_tables"]
-
 TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
 SHARE: Final = pa.float64()

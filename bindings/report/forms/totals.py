@@ -5,8 +5,6 @@ from __future__ import annotations
 from bindings.archive.figures import to_percent
 from bindings.report.model import Report
 
-__all__ = ["to_totals"]
-
 
 def to_totals(report: Report) -> str:
     """Return both totals in per cent, a line each: ``bindings 71.4`` and ``messages 99.2``, or ``none`` of nothing."""

@@ -11,8 +11,6 @@ from exchange.errors import BrokerError
 from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 
-__all__ = ["Application", "Part", "TaskRoute", "TaskWay", "WrittenOptions", "declare_parts"]
-
 Part = Exchange | Queue | Binding
 
 

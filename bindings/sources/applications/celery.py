@@ -26,8 +26,6 @@ from exchange.text.display import escape_line
 from exchange.text.site import build_install_command
 from exchange.topology.topology import Topology
 
-__all__ = ["find_vhost", "read_app", "topology_of"]
-
 BUILT_IN: Final = "celery."
 """Prefix of the names of Celery's own tasks."""
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from bindings.sources.applications.celery_sending import Call
 
-__all__ = ["find_calls", "find_scheduled"]
-
 ROUTING: Final = frozenset({"queue", "exchange", "exchange_type", "routing_key", "priority"})
 """Options of a call that decide where its message goes, and how urgent it is there."""
 SENDERS: Final = ("apply_async", "send_task", "signature", "subtask", ".set(")

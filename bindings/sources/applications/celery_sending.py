@@ -12,8 +12,6 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Call", "NoAnswer", "CeleryMessage", "send", "without_connections"]
-
 LATER: Final = ("countdown", "eta")
 """Options that delay a message: with quorum queues it goes by way of exchanges of Celery's own, to the same queue."""
 

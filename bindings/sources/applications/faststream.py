@@ -11,8 +11,6 @@ from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.topology.topology import Topology
 
-__all__ = ["read_parts", "read_subscriber", "topology_of"]
-
 
 def topology_of(*brokers: Any, vhost: str = "/", profile: Profile | str = LATEST_PROFILE) -> Topology:
     """Return the topology that FastStream's ``RabbitBroker`` objects declare, routers and prefixes included.

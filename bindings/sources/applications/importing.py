@@ -10,8 +10,6 @@ from typing import Final
 from exchange.errors import InputError
 from exchange.text.display import escape_line, suggest
 
-__all__ = ["describe", "import_object"]
-
 FORM: Final = "PACKAGE.MODULE:NAME, such as shop.celery:app"
 
 

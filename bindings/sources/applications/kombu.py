@@ -12,8 +12,6 @@ from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["entities_of", "read_parts", "topology_of"]
-
 
 def topology_of(entities: Iterable[Any], *, vhost: str = "/", profile: Profile | str = LATEST_PROFILE) -> Topology:
     """Return the topology that kombu declares for its ``Exchange`` and ``Queue`` objects.

@@ -15,8 +15,6 @@ from bindings.sources.applications.importing import describe, import_object
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["is_application", "open_application"]
-
 
 def is_application(where: str) -> bool:
     """Return whether a source is named as an application: ``celery:...`` or ``faststream:...``."""

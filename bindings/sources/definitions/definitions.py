@@ -44,8 +44,6 @@ from exchange.errors import InputError
 from exchange.text.display import clip_line
 from exchange.topology.topology import Topology
 
-__all__ = ["Definitions", "load_topology"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definitions:

@@ -18,8 +18,6 @@ from exchange.values.field_json import decode_table, encode_table
 from exchange.values.field_values import EMPTY, FieldTable, thaw
 from exchange.values.json_text import JsonRefused
 
-__all__ = ["ENCODE", "SECTIONS", "SECTION_OF", "Compactor", "Entry", "Object", "expand", "is_same_json", "read_section"]
-
 Object: TypeAlias = dict[str, Any]
 
 DESTINATIONS: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}

@@ -16,8 +16,6 @@ from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["KEY", "Additions"]
-
 KEY: Final = "hashstar"
 
 

@@ -12,8 +12,6 @@ from exchange.errors import InputError
 from exchange.text.display import find_alike
 from exchange.topology.topology import Topology
 
-__all__ = ["EntriesByVhost", "explain_no_vhost", "find_named_vhost", "join_names"]
-
 Value = TypeVar("Value")
 
 

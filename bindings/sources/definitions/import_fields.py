@@ -19,11 +19,6 @@ from exchange.patterns.pcre import parse_expression
 from exchange.text.display import clip_line
 from exchange.values.erlang_terms import show_json
 
-__all__ = [
-    "ABSENT", "COMPONENTS", "DECLARED", "DEFAULT_TYPE", "TABLE", "UNSURE", "VALUES", "Fault", "EntryField", "FIELDS",
-    "Known", "find_wrong_tags", "show_value",
-]  # fmt: skip
-
 ABSENT: Final = object()
 """The value of a field that an entry does not have."""
 UNSURE: Final = "RabbitMQ's import may refuse the regular expression"

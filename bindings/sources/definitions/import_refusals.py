@@ -34,8 +34,6 @@ from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 from exchange.values.field_values import FieldTable
 
-__all__ = ["CHANCE", "Refusal", "find_refusals", "find_typed_by_default", "find_unknown_fields"]
-
 CHANCE: Final = "which of them counts is left to chance, as RabbitMQ imports them at the same time"
 AT_THE_SAME_TIME: Final[Mapping[str, tuple[str, ...]]] = {
     "permissions": ("user", "vhost"),

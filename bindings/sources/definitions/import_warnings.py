@@ -28,14 +28,6 @@ from exchange.text.display import clip_line, list_some, suggest
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import to_bytes
 
-__all__ = [
-    "FILE_CODES", "FILE_ONLY", "NOT_READ", "PATTERN_SHOWN", "SourceWarning", "find_argument_texts",
-    "find_argument_warnings", "find_boot_warnings", "find_default_type_warnings", "find_definitions_warnings",
-    "describe", "find_part_warnings", "find_refusal_warnings", "find_section_warnings", "find_unknown_sections",
-    "find_unread",
-]  # fmt: skip
-
-
 PATTERN_SHOWN: Final = 80
 """Maximum number of characters of a pattern in a message."""
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")

@@ -10,8 +10,6 @@ from bindings.sources.definitions.entries import SECTIONS, Entry, Object
 from exchange.entities.entities import Policy
 from exchange.errors import InputError
 
-__all__ = ["COMPONENT", "read_operator_policies", "remove_operator_policies", "write_operator_policies"]
-
 COMPONENT: Final = "operator_policy"
 """The component of the runtime parameters that are operator policies."""
 SECTION: Final = "operator_policies"

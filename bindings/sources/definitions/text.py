@@ -12,8 +12,6 @@ from bindings.sources.language.errors import LanguageError
 from exchange.errors import InputError
 from exchange.values.json_text import JsonFault, parse_objects, scan_value
 
-__all__ = ["find_objects", "parse_text", "write_text"]
-
 BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 

@@ -22,8 +22,6 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Que
 from exchange.errors import InputError
 from exchange.text.display import clip_line
 
-__all__ = ["read_asyncapi"]
-
 HOPS: Final = 20
 """Maximum number of references from one to the next."""
 MARKS: Final = frozenset("{}")

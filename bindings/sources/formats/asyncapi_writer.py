@@ -19,8 +19,6 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Que
 from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 
-__all__ = ["BINDING_VERSION", "TYPES", "VERSION", "write_asyncapi"]
-
 Object = dict[str, Any]
 
 VERSION: Final = "3.0.0"

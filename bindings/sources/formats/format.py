@@ -17,11 +17,6 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange
 from exchange.entities.part import Part
 from exchange.text.display import count_noun
 
-__all__ = [
-    "Omissions", "SourceFile", "TopologyFormat", "WriteTarget", "Written", "has_lone_surrogate", "find_kept_sections",
-    "list_limits", "list_settings",
-]  # fmt: skip
-
 HASH_DIGITS: Final = 10
 LIMITS_COMPONENT: Final = "vhost-limits"
 """The component of the runtime parameters that limit virtual hosts."""

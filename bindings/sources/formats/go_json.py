@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["find_alterations", "encode_as_go", "has_overflow"]
-
 EXPONENT_FROM: Final = 1e21
 """The least number that Go writes with an exponent, so that RabbitMQ reads a float."""
 

@@ -21,8 +21,6 @@ from exchange.entities.part import Part
 from exchange.entities.unread import UnreadKind, UnreadPart
 from exchange.text.display import list_some
 
-__all__ = ["Collector", "Imported"]
-
 MAX_LISTED_MOVERS: Final = 5
 """Maximum number of objects of a kind that move messages whose names are listed."""
 

@@ -13,8 +13,6 @@ from exchange.limits import NESTING
 from exchange.text.display import clip_line, dump_json, suggest
 from exchange.values.json_text import JsonFault, parse
 
-__all__ = ["DocumentNode", "Path", "parse_json_node"]
-
 Path: TypeAlias = "tuple[Path, str | int] | None"
 """The steps to a value from the top of its file: a linked list, which costs nothing to extend."""
 

@@ -23,8 +23,6 @@ from exchange.text.display import count_noun, list_some
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import FieldTable
 
-__all__ = ["CLUSTER", "LIMITS", "VERSION", "read_operator"]
-
 GROUP: Final = "rabbitmq.com"
 VERSION: Final = f"{GROUP}/v1beta1"
 CLUSTER: Final = "rabbitmqClusterReference"

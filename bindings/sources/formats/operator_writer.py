@@ -31,8 +31,6 @@ from exchange.errors import InputError
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 
-__all__ = ["Names", "write_operator"]
-
 Object = dict[str, Any]
 
 APPLY_TO: Final = ("queues", "classic_queues", "quorum_queues", "streams", "exchanges", "all")

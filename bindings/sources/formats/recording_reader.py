@@ -24,8 +24,6 @@ from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 
-__all__ = ["read_declared", "refuse_to_write"]
-
 VERSION: Final = re.compile(r"RabbitMQ ([0-9]+\.[0-9]+\.[0-9]+)")
 
 Part = Exchange | Queue | Binding

@@ -22,8 +22,6 @@ from exchange.text.display import clip_line
 from exchange.text.faults import find_position
 from exchange.text.site import build_install_command
 
-__all__ = ["parse_documents", "read_documents", "write_documents"]
-
 NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 BOOLS: Final[Mapping[str, bool]] = {
     word: value

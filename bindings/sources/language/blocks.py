@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from bindings.sources.language.errors import Mistake
 from bindings.sources.language.tokens import Statement
 
-__all__ = ["find_levels"]
-
 
 def find_levels(statements: Iterable[Statement]) -> Iterator[tuple[int, Statement]]:
     """Yield each statement with the number of ``for`` around it. Raises Mistake for an indentation of no open block.

@@ -9,8 +9,6 @@ from bindings.sources.language.tokens import Token
 from exchange.errors import InputError, TextError
 from exchange.text.faults import show_line
 
-__all__ = ["LanguageError", "Mistake"]
-
 WIDEST: Final = 160
 """Maximum number of characters shown of a line, around the mistake."""
 

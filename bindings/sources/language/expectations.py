@@ -13,8 +13,6 @@ from exchange.values.field_values import EMPTY, FieldTable
 from exchange.values.message import Message
 from exchange.values.notation import write_table
 
-__all__ = ["Expectation", "Relation"]
-
 Relation: TypeAlias = Literal["exactly", "includes", "excludes"]
 RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 

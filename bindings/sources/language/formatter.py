@@ -15,8 +15,6 @@ from bindings.sources.language.syntax import Shapes, parse
 from bindings.sources.language.tokens import SourceLine, Statement, Token, split_rows, split_statements
 from exchange.errors import InputError
 
-__all__ = ["format_text"]
-
 STEP: Final = 4
 OPENING, CLOSING = ("LBRACE", "LSQB"), ("RBRACE", "RSQB")
 

@@ -21,10 +21,6 @@ from exchange.values.field_json import decode_table
 from exchange.values.field_values import EMPTY, FieldTable
 from exchange.values.notation import MATCH_MODES, VARIABLE
 
-__all__ = [
-    "APPLY_TO", "BARE_ATTRIBUTES", "DECLARATIONS", "QUEUE_TYPES", "read_bindings", "read_expectations", "read_items",
-]  # fmt: skip
-
 QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
 DURABILITY: Final = {"durable": True, "transient": False}

@@ -15,8 +15,6 @@ from bindings.sources.language.tokens import KEYWORD_KINDS, Token, load_grammar
 from exchange.text.display import suggest
 from exchange.values.notation import KEYWORDS
 
-__all__ = ["SyntaxNode", "Shapes", "parse"]
-
 REMEMBERED: Final = 10_000
 """Maximum number of shapes in the cache."""
 

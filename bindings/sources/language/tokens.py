@@ -21,11 +21,6 @@ from exchange.values.notation import KEYWORDS
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = [
-    "KEYWORD_KINDS", "SourceLine", "Statement", "Token", "load_grammar", "split_rows", "split_runs", "build_scanner",
-    "split_statements",
-]  # fmt: skip
-
 KEYWORD_KINDS: Final = frozenset(word.upper() for word in KEYWORDS)
 
 PLAIN_NAME: Final = rf"(?!(?:partitioned|{'|'.join(KEYWORDS)})\b)([A-Za-z_][A-Za-z0-9_.-]*)"

@@ -17,8 +17,6 @@ from exchange.values.field_json import READERS, decode, decode_table
 from exchange.values.json_text import parse_leniently
 from exchange.values.notation import VARIABLE
 
-__all__ = ["ExpansionBudget", "VariableValue", "Scope", "Terms"]
-
 
 class VariableValue(NamedTuple):
     """One value of a variable: as a text, and as the value of an argument."""

@@ -26,8 +26,6 @@ from exchange.values.field_json import decode_table, encode_fields, encode_table
 from exchange.values.json_text import parse_line
 from exchange.values.json_types import FieldJson
 
-__all__ = ["is_recording", "read_recording", "format_recording"]
-
 FORMAT: Final = 1
 """Number of the form of the file; a reader refuses a higher one."""
 METHODS_READ: Final = {**RECORDED, **CLOSINGS}

@@ -11,11 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "ACCEPTED", "CLOSED", "CLOSINGS", "NO_CODE", "RECORDED", "RecordedAnswer", "RecordedClient", "RecordedPublishing",
-    "RecordedRequest", "Recording", "UnreadConnections",
-]  # fmt: skip
-
 
 class RecordedClient(NamedTuple):
     """A client as it names itself; "" for what it does not name."""

@@ -26,8 +26,6 @@ from exchange.topology.rules import VirtualHost
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["FrameSender", "MessageReceiver", "ServedBroker"]
-
 
 class MessageReceiver(Protocol):
     """A channel, as the broker knows it."""

@@ -20,8 +20,6 @@ from exchange.lifecycle.queues import LiveQueue
 from exchange.topology.requests import refuse_consume, refuse_delete, refuse_exclusive, refuse_prefetch_size
 from exchange.values.message import Message
 
-__all__ = ["Channel"]
-
 Arguments = Mapping[str, Any]
 CONFIGURE: Final = "This timeout value can be configured, see consumers doc guide to learn more"
 

@@ -33,8 +33,6 @@ from exchange.errors import (
 )
 from exchange.limits import BODY_BYTES
 
-__all__ = ["ServerConnection"]
-
 LOG: Final = logging.getLogger(__name__)
 
 FRAME_BYTES: Final = 131_072

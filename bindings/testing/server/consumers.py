@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol
 from exchange.lifecycle.consumers import Consumer
 from exchange.values.field_values import resolve_type
 
-__all__ = ["ChannelConsumer", "knows_timeouts"]
-
 
 class SharedLimit(Protocol):
     """A channel, which may limit how many messages all of its consumers hold together."""

@@ -24,8 +24,6 @@ from exchange.kinds import Choose
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["AmqpServer"]
-
 Answer = TypeVar("Answer")
 
 

@@ -7,8 +7,6 @@ from typing import Final
 from bindings.upgrading.facts.crossing import find_broker
 from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
 
-__all__ = ["FACTS"]
-
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU101", (3, 13, 3), "note", "an unknown exchange type is answered with 406 on the channel, no longer with "
          "503 on the connection", "expect PRECONDITION_FAILED in clients", "trial", find_broker,

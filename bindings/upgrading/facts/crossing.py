@@ -25,8 +25,6 @@ from exchange.topology.graph import TopologyGraph, find_cycles, reach
 from exchange.topology.topology import Topology
 from exchange.values.message import Message
 
-__all__ = ["Crossing", "DeadLetterWays", "Seen", "find_broker", "may_dead_letter", "build_queue_finder"]
-
 Seen: TypeAlias = tuple[Part | None, str]
 """A part of the topology, None for the whole broker, and what distinguishes it, "" for nothing."""
 QUEUE: Final = "queue "

@@ -9,8 +9,6 @@ from typing import Final
 from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder, may_dead_letter
 from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request
 
-__all__ = ["FACTS"]
-
 LIMITS: Final = ("message-ttl", "max-length", "max-length-bytes")
 """Settings by which messages die without a consumer."""
 

@@ -16,8 +16,6 @@ from exchange.kinds.modulus_hash import ModulusHashExchange
 from exchange.kinds.topic import TopicExchange
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 
-__all__ = ["FACTS"]
-
 NUMBERS: Final = INTEGER_TYPES | {"float", "double"}
 
 

@@ -11,8 +11,6 @@ from bindings.upgrading.releases import Release
 from exchange.entities.part import Part
 from exchange.entities.releases import LIVE, find_row
 
-__all__ = ["ALWAYS", "Fact", "Numbers", "Severity", "Source", "link_notes", "link_pull_request", "link_tag"]
-
 Severity = Literal["note", "warning", "error"]
 Evidence = Literal["trial", "observed", "release notes", "source"]
 """How a fact is known; ``trial`` for one that the tests ask of live brokers, of as many releases as can be had."""

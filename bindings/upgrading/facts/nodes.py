@@ -7,8 +7,6 @@ from typing import Final
 from bindings.upgrading.facts.crossing import find_broker
 from bindings.upgrading.facts.fact import Fact, link_notes, link_pull_request, link_tag
 
-__all__ = ["FACTS"]
-
 FACTS: Final[tuple[Fact, ...]] = (
     Fact("HSU105", (4, 3, 0), "note", "Khepri is the only metadata store: settings of partition handling have no "
          "effect, and a cluster needs a majority of its nodes", "run three or five nodes", "release notes",

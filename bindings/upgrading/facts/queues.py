@@ -9,8 +9,6 @@ from bindings.upgrading.facts.crossing import Crossing, Seen, build_queue_finder
 from bindings.upgrading.facts.fact import Fact, link_notes
 from exchange.entities.entities import Policy, Queue
 
-__all__ = ["FACTS"]
-
 LOCATOR: Final = "queue-master-locator"
 
 

@@ -14,8 +14,6 @@ from exchange.entities.part import Part
 from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import find_crash, ignores_policies
 
-__all__ = ["FACTS"]
-
 
 def find_quorum_queues_with_a_limit(crossing: Crossing) -> Iterator[Seen]:
     """Yield the quorum queues in which a delivery limit is in force, the default one included."""

@@ -24,9 +24,6 @@ from exchange.kinds import UnknownExchange, find_kind
 from exchange.lifecycle.limits import find_crash, ignores_policies
 from exchange.topology import rules
 
-__all__ = ["FACTS"]
-
-
 P = TypeVar("P", bound=Part)
 
 

@@ -14,8 +14,6 @@ from typing import Final
 from bindings.upgrading.facts import applications, dead_letters, exchanges, nodes, queues, quorum, refused
 from bindings.upgrading.facts.fact import Fact
 
-__all__ = ["FACTS"]
-
 THEMES: Final = (refused, queues, quorum, dead_letters, exchanges, applications, nodes)
 
 FACTS: Final[tuple[Fact, ...]] = tuple(sorted((fact for theme in THEMES for fact in theme.FACTS), key=lambda f: f.id))

@@ -15,8 +15,6 @@ from exchange.values.documents import write_as
 from exchange.values.field_json import encode_table
 from exchange.values.json_types import FieldJson
 
-__all__ = ["list_remarks", "list_rows"]
-
 MAX_NAMED_CLIENTS: Final = 3
 """Number of clients of a request that the text names; the others are counted, and in the JSON."""
 MAX_LISTED_REFUSALS: Final = 50

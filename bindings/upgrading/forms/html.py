@@ -18,8 +18,6 @@ from bindings.upgrading.upgrade import Upgrade, VhostUpgrade
 from exchange.text.display import escape_line
 from exchange.topology.unread import format_not_proved
 
-__all__ = ["to_html"]
-
 COLOURS: Final = ("bindings.report", "forms/page/colours.css")
 LINES: Final = 2_000
 """Maximum number of lines of a block, and of rows of a section; the JSON has all."""

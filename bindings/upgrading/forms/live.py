@@ -10,8 +10,6 @@ from bindings.upgrading.live.comparing import Shown, UnexpectedAnswer
 from exchange.text.display import count_noun
 from exchange.values.documents import document
 
-__all__ = ["format_live"]
-
 MAX_LISTED_CALLS: Final = 20
 """Number of calls that are listed of each kind; the JSON has all."""
 

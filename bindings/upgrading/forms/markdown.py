@@ -11,8 +11,6 @@ from bindings.upgrading.upgrade import Upgrade
 from exchange.text.display import count_rest
 from exchange.text.markdown import escape_text, quote_block, quote_code
 
-__all__ = ["to_markdown"]
-
 EXPLANATION: Final = 3_000
 """Maximum number of characters of what a fact means because of others, such as policies and their queues."""
 LINES: Final = 200

@@ -21,8 +21,6 @@ from bindings.upgrading.releases import FLAGS, Release, SeriesUpgrade
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.text.display import count_noun
 
-__all__ = ["Section", "list_sections"]
-
 
 class Section(NamedTuple):
     """A title, and what is below it, in the order of the fields."""

@@ -8,8 +8,6 @@ from bindings.upgrading.forms.sections import list_sections
 from bindings.upgrading.forms.words import Row
 from bindings.upgrading.upgrade import Upgrade
 
-__all__ = ["to_text"]
-
 
 def to_text(upgrade: Upgrade) -> Iterator[str]:
     """Yield what an upgrade does, and its steps."""

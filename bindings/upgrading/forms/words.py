@@ -21,11 +21,6 @@ from exchange.topology.unread import format_not_proved
 if TYPE_CHECKING:
     from bindings.upgrading.traffic import ReroutedTraffic
 
-__all__ = [
-    "MAX_LISTED_CHANGES", "TITLES", "Row", "build_row", "clip_lines", "describe_change", "describe_source",
-    "format_traffic", "format_transformed", "list_unseen",
-]  # fmt: skip
-
 MAX_NAMED_PARTS: Final = 5
 """Number of parts of a sighting that a sentence names; the others are counted, and in the JSON."""
 

@@ -18,8 +18,6 @@ from exchange.amqp import get_content
 from exchange.entities.part import with_last_queue
 from exchange.values.message import Message
 
-__all__ = ["SECONDS", "LiveHost"]
-
 SECONDS: Final = 15.0
 """Maximum duration in seconds of one call."""
 NAME: Final = "hashstar upgrade"

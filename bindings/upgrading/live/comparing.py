@@ -45,8 +45,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
 
-__all__ = ["LIVE_SECONDS", "UnexpectedAnswer", "Shown", "ProbeMessage", "ask_broker"]
-
 LIVE_SECONDS: Final = 120.0
 """Default maximum duration in seconds of asking a test broker."""
 SMALLEST_TUNED: Final = 4_096

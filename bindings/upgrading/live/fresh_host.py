@@ -12,8 +12,6 @@ from bindings.sources.management import Management
 from exchange.entities.releases import ROWS
 from exchange.errors import InputError
 
-__all__ = ["DENIABLE", "PREFIX", "make_fresh_host", "find_permitted_features"]
-
 PREFIX: Final = "hashstar-upgrade-"
 """Beginning of the names of virtual hosts that are created, and deleted at the end."""
 DENIABLE: Final = (*sorted(ROWS[-1].profile.denied_features),)

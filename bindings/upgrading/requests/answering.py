@@ -41,8 +41,6 @@ from exchange.topology.requests import (
 )
 from exchange.topology.topology import Topology
 
-__all__ = ["GENERATED", "AnsweringHost", "Foretold", "answer_to_message", "answer_to_tuning", "normalise"]
-
 GENERATED: Final = "amq.gen-*"
 """Stands for the name that the broker gives a queue which is declared without one."""
 GENERATED_NAME: Final = re.compile(r"amq\.gen-[A-Za-z0-9_-]{22}")

@@ -19,8 +19,6 @@ from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.field_values import FieldTable
 
-__all__ = ["REFUSALS", "Applications", "RefusedByRelease", "find_refused"]
-
 
 class RefusalKind(NamedTuple):
     """A kind of refusal that follows from no fact about releases, but from what clients ask and what is there."""

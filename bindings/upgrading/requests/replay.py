@@ -18,8 +18,6 @@ from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Que
 from exchange.entities.part import encode_declaration
 from exchange.topology.topology import Topology
 
-__all__ = ["Ask", "replay", "list_tunings"]
-
 PHASES: Final[Mapping[str, int]] = {
     "exchange.declare": 0, "queue.declare": 0,
     "exchange.bind": 1, "queue.bind": 1,

@@ -17,11 +17,6 @@ from exchange.entities.in_force import find_unsupported_keys
 from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
 
-__all__ = [
-    "drop_all", "drop_empty", "keep_delivery_limit", "keep_in_force", "remove_lazy_mode", "remove_old_versions",
-    "strip_mirroring", "translate_locators", "translate_overflow",
-]  # fmt: skip
-
 LEADERS: Final[Mapping[str, str]] = {"min-masters": "balanced", "random": "balanced", "client-local": "client-local"}
 """Value of queue-master-locator -> that of queue-leader-locator, which took its place."""
 

@@ -16,11 +16,6 @@ from exchange.kinds import KeyUse, find_kind
 from exchange.topology import rules
 from exchange.values.field_values import resolve_type
 
-__all__ = [
-    "convert_to_quorum", "make_durable", "make_quorum", "remove_lazy_mode", "remove_locators", "remove_old_versions",
-    "shorten_pattern", "shorten_topic_keys",
-]  # fmt: skip
-
 WILDCARDS: Final = ("*", "#")
 
 

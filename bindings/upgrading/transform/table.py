@@ -9,8 +9,6 @@ from typing import Final
 from bindings.upgrading.transform import policies, queues
 from bindings.upgrading.transform.transformation import Draft, Left, Transformation, TransformedPart
 
-__all__ = ["ALIASES", "DEFAULT", "TRANSFORMATIONS"]
-
 Find = Callable[[Draft], Iterator[TransformedPart | Left]]
 
 REDECLARE: Final = "who declares it otherwise gets 406 (PRECONDITION_FAILED)"

@@ -21,8 +21,6 @@ from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 
-__all__ = ["NAMES", "SECTIONS", "Applied", "SectionChange", "choose", "transform_definitions", "transform_topology"]
-
 
 @document("AppliedJson", "transformation.name, transformation.what, applications or null, changes, left")
 class Applied(NamedTuple):

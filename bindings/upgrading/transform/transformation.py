@@ -15,8 +15,6 @@ from exchange.entities.part import PartJson, encode_part
 from exchange.topology.topology import Topology
 from exchange.values.documents import As, document
 
-__all__ = ["TransformedPart", "Draft", "Left", "Names", "Part", "Place", "Transformation", "place_of"]
-
 Part: TypeAlias = Annotated[Queue | Binding | Policy, As(encode_part, PartJson)]
 """What transformations change."""
 Place: TypeAlias = tuple[type, str]

@@ -25,8 +25,6 @@ from exchange.errors import InputError
 from exchange.partition.slots import find_moved_slots
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["GATE", "MARKER", "PartitionGate", "Resize", "read_news", "read_resize", "write_news"]
-
 GATE: Final = "hashstar.gate"
 MARKER: Final = "hashstar.marker"
 """Values of the property ``type`` of gates and markers."""

@@ -18,8 +18,6 @@ from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun
 from exchange.values.forms import Form, Forms
 
-__all__ = ["group_command"]
-
 T = TypeVar("T")
 
 VARIABLE: Final = "HASHSTAR_AMQP_URL"

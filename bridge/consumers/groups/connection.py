@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
     from pamqp.commands import Basic
 
-__all__ = [
-    "GroupConnectionLost", "Lease", "build_properties", "close", "close_channel", "connect", "is_blocked", "is_missing",
-    "translate_losses", "list_loss_errors", "read_message", "read_clock",
-]  # fmt: skip
-
 CONNECTING: Final = 30.0
 """Maximum number of seconds to connect."""
 CLOSING: Final = 5.0

@@ -19,8 +19,6 @@ from exchange.values.documents import document, encode_as
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["Description", "PartitionStatus", "describe", "describe_as_json", "format_metrics", "to_text"]
-
 LISTENING: float = 1.0
 """Default number of seconds to listen for members, which announce themselves four times in a heartbeat."""
 

@@ -16,8 +16,6 @@ from bridge.consumers.groups.session import Session
 from exchange.errors import InputError
 from exchange.values.message import Message
 
-__all__ = ["ConsumerGroup"]
-
 log = logging.getLogger(__name__)
 
 REJOINING: Final = (0.1, 0.5, 1.0, 2.0, 5.0)

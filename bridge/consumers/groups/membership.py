@@ -20,8 +20,6 @@ from exchange.limits import BEAT_BYTES, GROUP_PARTITIONS
 from exchange.partition.slots import assign_sticky
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["BEATS", "LONGEST_HEARTBEAT", "PATIENCE", "Beat", "Membership", "GroupPlan", "Progress", "read_beat"]
-
 BEATS: Final = 4
 """Number of beats in a heartbeat."""
 PATIENCE: Final = 2.0

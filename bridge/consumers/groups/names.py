@@ -12,8 +12,6 @@ from exchange.partition.slots import check_slots, place_slots
 from exchange.text.numbers import is_digits
 from exchange.topology.topology import Topology
 
-__all__ = ["SLOTS", "PartitionedQueue", "split_key"]
-
 SLOTS: Final = 256
 """Default number of slots."""
 

@@ -36,8 +36,6 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["ApplicationFailed", "PartitionHost", "OwnedPartition", "PartitionSettings"]
-
 log = logging.getLogger(__name__)
 
 RUN: Final = 32

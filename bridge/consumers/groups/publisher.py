@@ -18,8 +18,6 @@ from exchange.partition.partitioning.specification import Partitioning, parse_ke
 from exchange.partition.partitions import Partitions
 from exchange.values.message import Message
 
-__all__ = ["STRATEGY", "Publisher", "Unroutable"]
-
 STRATEGY: Final = "kafka.murmur2"
 """Default strategy by which a key is hashed to a slot."""
 

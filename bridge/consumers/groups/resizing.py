@@ -34,8 +34,6 @@ from exchange.text.display import list_some
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["GRACE", "create", "resize"]
-
 GRACE: Final = 2.0
 """Default number of seconds between the last change of a binding and the markers: more than the broker needs to put a
 routed message into its queue."""

@@ -34,8 +34,6 @@ from exchange.errors import InputError
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
 
-__all__ = ["LOOK", "Session"]
-
 log = logging.getLogger(__name__)
 
 LOSING: Final = 3.0

@@ -16,8 +16,6 @@ from bridge.consumers.groups.names import PartitionedQueue
 from exchange.errors import HashstarError, InputError
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["GroupState", "declare_state", "find_state", "name_state", "read_state", "write_state"]
-
 READING: Final = 5.0
 """Maximum number of seconds until a reader finds the state, which other processes may be reading."""
 

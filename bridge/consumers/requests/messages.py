@@ -11,8 +11,6 @@ from aio_pika.abc import AbstractIncomingMessage
 from exchange.values.field_values import Typed, to_plain
 from exchange.values.message import Message
 
-__all__ = ["convert_message", "to_aio_pika"]
-
 COPIED: Final = (
     "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "message_id",
     "type", "user_id", "app_id",

@@ -31,11 +31,6 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 
-__all__ = [
-    "ConnectionLost", "Refused", "ReplyTimeout", "RequestCounts", "RequestError", "Requester", "RequesterClosed",
-    "Unroutable",
-]  # fmt: skip
-
 LOG: Final = logging.getLogger(__name__)
 
 

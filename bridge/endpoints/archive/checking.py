@@ -18,8 +18,6 @@ from bridge.endpoints.archive.spool import DAMAGED, find_spools
 from exchange.errors import InputError
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["check_source", "check_target", "make_folder"]
-
 ROOM: Final = 4
 """Number of full spools for which the disk should have room: some wait to become parts, and parts need room, too."""
 MAX_LISTED_FILES: Final = 3

@@ -14,8 +14,6 @@ from bridge.endpoint import Failure, Outgoing
 from bridge.endpoints.archive.spool import SPOOLED
 from exchange.amqp.lazy import get_content
 
-__all__ = ["FRAME_BYTES", "FRAME_ROWS", "PreparedBatch", "prepare_batch", "read_clock", "to_folder_name"]
-
 FRAME_BYTES: Final = 32 << 20
 """Size of all bodies of a batch together, in bytes, at which no further message is added."""
 FRAME_ROWS: Final = 4_096

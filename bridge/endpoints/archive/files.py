@@ -27,8 +27,6 @@ from typing import Final, NamedTuple
 
 from bindings.sources.files import open_file
 
-__all__ = ["NEVER_SEEN", "ArchiveFile", "ArchiveFiles", "Fingerprint"]
-
 LOG: Final = logging.getLogger(__name__)
 
 BEGINNING: Final = 4 << 10

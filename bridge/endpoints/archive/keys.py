@@ -7,11 +7,6 @@ from typing import Final
 from bridge.keys import FLAG, MAYBE_TEXT, MOMENT, SECONDS, SIZE, Key, Keys, accept_number_or, accept_queues
 from bridge.pump.keys import URL
 
-__all__ = [
-    "DEAD_LETTERS", "FOLLOW", "GATHER", "HERE", "QUEUES", "ROTATE", "ROTATE_BYTES", "SINCE", "SOURCE", "SPEED", "STATE",
-    "TARGET", "UNTIL", "WITHOUT_BODIES",
-]  # fmt: skip
-
 HERE: Final = "."
 """The archive itself, as a folder below it."""
 

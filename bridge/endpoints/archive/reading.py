@@ -28,8 +28,6 @@ from bridge.interop import choose_identity
 from exchange.errors import InputError
 from exchange.values.message import Message
 
-__all__ = ["ArchiveSource"]
-
 LOG: Final = logging.getLogger(__name__)
 
 

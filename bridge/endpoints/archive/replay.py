@@ -29,8 +29,6 @@ from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["Chunk", "Done", "Item", "Replay", "ReplayWindow", "Settled", "name_within"]
-
 ROWS: Final = 1_000
 """Maximum number of records of a chunk."""
 CHUNK_BYTES: Final = 8 << 20

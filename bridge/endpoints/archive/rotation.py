@@ -37,8 +37,6 @@ from exchange.errors import InputError
 from exchange.files.operating_system import sync_folder
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["BadSpool", "Rotated", "Rotator", "rotate"]
-
 
 class BadSpool(Exception):
     """No parts can be made of a spool, and trying again is of no use."""

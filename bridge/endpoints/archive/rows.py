@@ -36,8 +36,6 @@ from exchange.amqp.fields import decode_value
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["restore_message", "to_rows"]
-
 REASON: Final = "hashstar-reason"
 """Header with the reason why the schema cannot hold it."""
 NO_VALUE: Final = (TOMBSTONE, "bool")

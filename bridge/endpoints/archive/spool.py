@@ -30,8 +30,6 @@ import pyarrow as pa
 
 from exchange.files.operating_system import NOT_INHERITED, lock_file, read_at, sync_data, sync_folder, unlock_file
 
-__all__ = ["SPOOLED", "SpoolFrame", "SpoolGone", "Spool", "find_spools", "lock_spool", "read_frames", "read_token"]
-
 SPOOLED: Final = pa.schema([
     pa.field("folder", pa.string()),
     pa.field("time", pa.int64()),

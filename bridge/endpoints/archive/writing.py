@@ -40,8 +40,6 @@ from bridge.endpoints.archive.rotation import BadSpool, Rotated, Rotator
 from bridge.endpoints.archive.spool import Spool, SpoolGone, find_spools
 from exchange.text.display import count_noun
 
-__all__ = ["ArchiveTarget"]
-
 LOG: Final = logging.getLogger(__name__)
 
 SMALL_BATCH_MESSAGES: Final = 256

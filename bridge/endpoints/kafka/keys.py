@@ -23,12 +23,6 @@ from bridge.keys import (
 )
 from bridge.pump.keys import URL
 
-__all__ = [
-    "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_TOPIC", "GROUP", "KEY_FILE", "LIBRDKAFKA", "MECHANISM",
-    "PASSWORD", "QUEUES", "REPLY_TOPICS", "SOURCE", "TARGET", "TLS", "TOPIC", "TOPICS", "TRANSACTIONAL",
-    "TRANSACTIONAL_ID", "TRANSACTION_MESSAGES", "TRANSACTION_TIME", "UNTIL_END", "USER",
-]  # fmt: skip
-
 TOPICS: Final = Key("topics", TEXTS, 'a list of topics; `"^..."` is a regular expression', otherwise="`topic`")
 TOPIC: Final = Key("topic", MAYBE_TEXT, "a single topic", otherwise="`topics`")
 GROUP: Final = Key(

@@ -20,8 +20,6 @@ from bridge.tls import make_context
 from exchange.errors import InputError
 from exchange.files.names import AMQP, WEB
 
-__all__ = ["parse_broker", "read_brokers", "read_cluster_name", "read_management"]
-
 EXAMPLE: Final = "amqp://USER@HOST:PORT/VHOST"
 
 PIKA: Final = "what stands behind its ? is nothing that pika can use"

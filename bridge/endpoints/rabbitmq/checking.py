@@ -31,8 +31,6 @@ from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
-__all__ = ["SourceSettings", "check_source", "check_target", "find_places"]
-
 CONSUMER_TIMEOUT: Final = 1_800_000
 """RabbitMQ's default consumer_timeout, in milliseconds. A queue with a shorter one gets a warning: the broker would
 take messages back while a target is away."""

@@ -25,8 +25,6 @@ from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, close_w
 from bridge.head_start import NoneSucceededError, take_first
 from exchange.errors import BrokerError
 
-__all__ = ["Channel", "Connection"]
-
 SILENT_SECONDS: Final = 1.5
 """Seconds beyond a heartbeat interval after which a broker counts as silent. RabbitMQ checks twice per interval whether
 it has sent anything since the last check, and sends a heartbeat if not: so a healthy broker is never silent for a whole

@@ -16,11 +16,6 @@ from exchange.amqp.methods import BODY, HEAD, HEADER, METHOD
 from exchange.amqp.methods import END as END_OCTET
 from exchange.limits import MESSAGE_BYTES
 
-__all__ = [
-    "Acked", "Arrived", "Contents", "NothingLeft", "Returned", "encode_ack", "encode_gets", "encode_publish",
-    "encode_return_all",
-]  # fmt: skip
-
 END: Final = bytes((END_OCTET,))
 
 OVERHEAD: Final = 8

@@ -22,13 +22,6 @@ from bridge.keys import (
 )
 from bridge.pump.keys import URL
 
-__all__ = [
-    "CA_FILE", "CERT_FILE", "DEAD_LETTERS", "DEAD_LETTER_EXCHANGE", "DEAD_LETTER_QUEUE", "DEAD_LETTER_ROUTING_KEY",
-    "EXCLUSIVE", "HOST", "HOSTS", "KEY_FILE", "MANAGEMENT", "MAX_PREFETCH", "OFFSET", "OFFSETS", "PASSWORD",
-    "PREFETCH", "QUEUE", "QUEUES", "SERVER_NAME", "SOURCE", "STREAM_OFFSET", "TARGET",
-    "UNROUTED_AFTER", "USER",
-]  # fmt: skip
-
 HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 """A host of ``hosts``, with its port or without."""
 

@@ -21,8 +21,6 @@ from bindings.sources.http_answer import read_answer
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["ManagementClient", "Unknown"]
-
 PORTS: Final = {"http": 15672, "https": 15671}
 
 

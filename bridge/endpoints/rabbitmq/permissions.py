@@ -22,8 +22,6 @@ from bridge.endpoints.rabbitmq.frames import Acked, Event, Returned
 from bridge.endpoints.rabbitmq.refusals import ABOUT_A_MESSAGE, NO_ACCESS, Refused, ask_for_grant, to_disconnected
 from exchange.errors import BrokerError
 
-__all__ = ["Permissions", "Trials"]
-
 REFUSED_ACCESS: Final = re.compile(
     r"(?:access to (?:(topic) '.*' in )?|cannot publish to internal )exchange '(.*)' in vhost '"
 )

@@ -29,8 +29,6 @@ from exchange.amqp import ContentHeader
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
-__all__ = ["ChannelPublishing"]
-
 NO_ROUTE: Final = 312
 
 UNROUTABLE: Final = f"returned: {NO_ROUTE} "

@@ -20,11 +20,6 @@ from exchange.lifecycle.limits import find_delivery_limit
 from exchange.text.display import write_milliseconds
 from exchange.text.numbers import is_digits
 
-__all__ = [
-    "QueueFacts", "fetch_facts", "find_host", "find_limits", "find_removals", "find_setting", "look_up_removals",
-    "refuses_when_full",
-]  # fmt: skip
-
 AGES: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Unit of an age of messages -> seconds."""
 

@@ -13,12 +13,6 @@ from bridge.client_errors import explain_client_error
 from bridge.endpoint import Disconnected
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
-__all__ = [
-    "ABOUT_A_MESSAGE", "NOT_OURS_TO_SEE", "NO_ACCESS", "NOT_FOUND", "Refused", "ask_for_grant",
-    "describe_error", "explain_connect_error", "explain_refusal", "refuses_argument", "to_answer_error",
-    "to_disconnected",
-]  # fmt: skip
-
 NO_ACCESS: Final = AccessRefused.code
 NOT_FOUND: Final = NotFound.code
 

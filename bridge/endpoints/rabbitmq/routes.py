@@ -19,8 +19,6 @@ from exchange.errors import InputError
 from exchange.kinds import KINDS
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["PARTITION", "PublishAddress", "Expected", "PublishRoute", "build_routes"]
-
 PARTITION: Final = "{partition}"
 """Placeholder for the name of a partition."""
 

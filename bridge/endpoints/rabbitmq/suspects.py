@@ -17,8 +17,6 @@ from typing import Final
 from bridge.endpoint import Failure, Outgoing
 from bridge.endpoints.rabbitmq.refusals import Refused
 
-__all__ = ["Suspects"]
-
 BODY_TOO_LARGE: Final = re.compile(r"message size [0-9]+ is larger than (?:configured )?max size ([0-9]+)")
 """RabbitMQ's text for a body that is larger than its ``max_message_size``; with "configured" if that is not the largest
 one possible."""

@@ -38,8 +38,6 @@ from bridge.endpoints.rabbitmq.frames import Returned
 from exchange.amqp import ContentHeader, MalformedHeader, get_content
 from exchange.values.message import Message
 
-__all__ = ["LONE", "MAX_IDENTITIES", "PROOF", "SentMessage", "Unrouted", "match_returns"]
-
 
 class SentMessage(NamedTuple):
     """A publish that is not confirmed."""

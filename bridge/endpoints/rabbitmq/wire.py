@@ -29,8 +29,6 @@ from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
 from exchange.amqp.methods import END, HEAD, METHOD
 
-__all__ = ["CLOSE_SECONDS", "OPEN_SECONDS", "SECONDS", "Wire", "close_wire", "fulfil", "open_wire"]
-
 RECEIVE_BYTES: Final = 1 << 18
 """Maximum number of bytes per read from a socket."""
 

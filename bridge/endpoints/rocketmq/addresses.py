@@ -18,8 +18,6 @@ from bridge.table import Secret, Table, read_address
 from bridge.tls import make_context
 from exchange.errors import InputError
 
-__all__ = ["read_settings"]
-
 EXAMPLE: Final = "rocketmq://HOST:9876, several name servers with commas between"
 
 PORT: Final = 9876

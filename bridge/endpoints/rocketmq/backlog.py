@@ -25,8 +25,6 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
 from exchange.text.numbers import is_digits
 
-__all__ = ["Backlog", "Offsets", "look_up_removals"]
-
 LOG: Final = logging.getLogger(__name__)
 
 ASK_EVERY: Final = 5.0

@@ -32,8 +32,6 @@ from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE, Mess
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.text.display import count_noun
 
-__all__ = ["check_source", "check_target", "find_places", "find_servers"]
-
 PATIENCE: Final = 20.0
 """Seconds until a check must have ended."""
 CLOSING: Final = 2.0

@@ -21,12 +21,6 @@ from bridge.keys import (
 from bridge.pump.keys import URL
 from bridge.rocketmq.consumer.subscription import SUB_ALL
 
-__all__ = [
-    "ACCESS_KEY", "CA_FILE", "CERT_FILE", "CONFIRM", "DEAD_LETTERS", "DEAD_LETTER_TOPIC", "GROUP", "KEY_FILE", "LAST",
-    "NOT_STORE_OK", "OFFSET", "ORDERLY", "QUEUES", "SECRET_KEY", "SECURITY_TOKEN", "SOURCE", "SQL", "SUBSCRIPTION",
-    "TARGET", "TLS", "TOPIC", "TOPICS", "UNTIL_END", "VERIFY",
-]  # fmt: skip
-
 CONFIRM: Final = "confirm"
 LAST: Final = "last"
 

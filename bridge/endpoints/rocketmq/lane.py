@@ -16,8 +16,6 @@ from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.rocketmq.stored_record import PACKED
 from exchange.values.message import Message
 
-__all__ = ["QueueLane"]
-
 FIXED_BYTES: Final = 1_024
 """Approximate size of a delivery in memory beside its body, in bytes."""
 

@@ -16,8 +16,6 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import RemotingError
 
-__all__ = ["WAY_OUT", "holds_lite_topics", "refuse_lite_topics"]
-
 TYPE: Final = "message.type"
 LITE: Final = "LITE"
 WAY_OUT: Final = (

@@ -33,8 +33,6 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitions import Partitions
 from exchange.text.display import count_noun
 
-__all__ = ["WritableQueues", "MessageWriter", "list_sizes", "route_of", "routes_of"]
-
 
 class WritableQueues:
     """The queues of a topic, over which messages are spread."""

@@ -15,8 +15,6 @@ from bridge.rocketmq.remoting.errors import RemotingError
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue, subscribe_queues
 
-__all__ = ["check_positions"]
-
 
 async def check_positions(client: Client, group: str, topics: Iterable[str], *, from_last: bool) -> list[Finding]:
     """Return where a group goes on in the queues of topics, those that exist."""

@@ -36,8 +36,6 @@ from bridge.rocketmq.remoting.pulse import Pulse
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 
-__all__ = ["CallerTarget", "make_reply"]
-
 LOG: Final = logging.getLogger(__name__)
 
 GROUP: Final = "hashstar-bridge-replies"

@@ -42,8 +42,6 @@ from bridge.rocketmq.remoting.pulse import Pulse
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import subscribe_queues
 
-__all__ = ["RocketmqSource"]
-
 LOG: Final = logging.getLogger(__name__)
 
 COMMIT_EVERY: Final = 0.1

@@ -32,8 +32,6 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message
 
-__all__ = ["GROUP", "REPLIES_INSTANCE", "RocketmqTarget"]
-
 LOG: Final = logging.getLogger(__name__)
 
 GROUP: Final = "hashstar-bridge"

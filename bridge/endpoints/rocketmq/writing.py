@@ -42,8 +42,6 @@ from bridge.rocketmq.remoting.properties import IllegalMessage
 from exchange.partition.clients.rocketmq.priority import PRIORITY
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 
-__all__ = ["Writing"]
-
 BATCH_MESSAGES: Final = 500
 """Maximum number of messages in a batch."""
 BATCH_BYTES: Final = 1 << 20

@@ -17,8 +17,6 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Partition
 
-__all__ = ["AssignedQueue", "PullLimits", "TopicQueue"]
-
 MIB: Final = 1 << 20
 
 

@@ -19,8 +19,6 @@ from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Answered", "QueuePulls"]
-
 LOG: Final = logging.getLogger(__name__)
 
 FLOW_CONTROL_SECONDS: Final = 0.02

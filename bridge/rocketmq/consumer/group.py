@@ -32,8 +32,6 @@ from exchange.partition.clients.rocketmq.allocation import AllocateAveragely, Al
 from exchange.partition.clients.rocketmq.queues import MASTER, TopicRoute, subscribe_queues
 from exchange.partition.hashing.java import encode_code_units
 
-__all__ = ["ConsumerSettings", "Group", "MessageModel"]
-
 LOG: Final = logging.getLogger(__name__)
 
 

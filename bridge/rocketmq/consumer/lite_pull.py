@@ -25,8 +25,6 @@ from bridge.rocketmq.remoting.properties import check_topic
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import TopicRoute, subscribe_queues
 
-__all__ = ["LitePullConsumer"]
-
 NOTHING: Final = -1
 """The mark of a queue that has nothing to commit yet."""
 

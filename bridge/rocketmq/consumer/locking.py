@@ -25,8 +25,6 @@ from bridge.rocketmq.remoting.command import now_ms, read_json
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["REBALANCE_LOCK_INTERVAL", "REBALANCE_LOCK_MAX_LIVE_TIME", "LockRequests", "Locking", "lock_body"]
-
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30.0
 """Seconds that a lock is regarded as ours, from its request on (`ProcessQueue`)."""
 REBALANCE_LOCK_INTERVAL: Final = 20.0

@@ -23,8 +23,6 @@ from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.values.json_text import scan_value
 
-__all__ = ["BrokerOffsets", "ConsumeFrom", "LocalOffsets", "OffsetStore", "parse_table", "start_offset", "format_table"]
-
 RETRY_PREFIX: Final = "%RETRY%"
 
 

@@ -12,8 +12,6 @@ from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.offsets import LocalOffsets, OffsetStore
 from bridge.rocketmq.consumer.room import PulledQueue
 
-__all__ = ["Persisting", "group_offsets"]
-
 LOG: Final = logging.getLogger(__name__)
 
 

@@ -21,11 +21,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.stored import parse_stored_records
 from exchange.partition.clients.rocketmq.queues import MASTER
 
-__all__ = [
-    "FLAG_COMMIT_OFFSET", "FLAG_SUBSCRIPTION", "FLAG_SUSPEND", "BrokerQueues", "PullStatus", "Pulled", "pull_fields",
-    "parse_pull", "find_server",
-]  # fmt: skip
-
 FLAG_COMMIT_OFFSET: Final = 1
 """The pull brings an offset to commit (`PullSysFlag`)."""
 FLAG_SUSPEND: Final = 2

@@ -21,11 +21,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.properties import DELAY, encode_properties
 from exchange.partition.clients.rocketmq.queues import MessageQueue, publish_queues
 
-__all__ = [
-    "DEAD", "DLQ_PREFIX", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "name_dlq_topic", "give_back", "restore_topic",
-    "retry_topic", "send_retry",
-]  # fmt: skip
-
 DLQ_PREFIX: Final = "%DLQ%"
 
 RETRY_TOPIC: Final = "RETRY_TOPIC"

@@ -11,8 +11,6 @@ from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.remoting.channel import Channel
 from bridge.rocketmq.remoting.command import now_ms
 
-__all__ = ["ANSWER_BYTES", "PulledQueue", "Room"]
-
 ANSWER_BYTES: Final = 8 << 20
 """Maximum size of the messages unpacked from one answer of a broker, in bytes; only the last record may exceed it.
 Without this bound, a compressed answer of 256 KiB could block the event loop for seconds. The rest of the answer is

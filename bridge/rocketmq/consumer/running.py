@@ -18,8 +18,6 @@ from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.pop.popping import PopQueue
 from bridge.rocketmq.consumer.room import PulledQueue
 
-__all__ = ["encode_offsets", "build_running_info", "format_stacks"]
-
 CLIENT_VERSION: Final = "V5_5_0"
 """Name of the version whose number is in commands (`MQVersion.Version`)."""
 MIB: Final = 1 << 20

@@ -31,8 +31,6 @@ from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["Batch", "Share"]
-
 LOG: Final = logging.getLogger(__name__)
 
 Batch = tuple[AssignedQueue, list[StoredMessage]]

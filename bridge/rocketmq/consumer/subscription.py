@@ -15,8 +15,6 @@ from exchange.errors import InputError
 from exchange.selector import RELEASES, Selector, SelectorError, Tags, tag_code
 from exchange.selector.tags import ALL_TAGS
 
-__all__ = ["SUB_ALL", "ExpressionType", "Subscription"]
-
 SUB_ALL: Final = ALL_TAGS
 """The expression for all messages."""
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final
 
-__all__ = ["Division", "Rebalancing", "Tasks", "wait_for"]
-
 REBALANCE_AGAIN: Final = 1.0
 """Seconds until the next rebalance after one that failed for a topic (``rocketmq.client.rebalance.minInterval``)."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final, Protocol
 from bridge.rocketmq.remoting.command import now_ms
 from exchange.errors import InputError
 
-__all__ = ["SETTLE_SECONDS", "Decision", "Decisions", "MemoryDecisions", "SqliteDecisions"]
-
 KEEP_SECONDS: Final = 72 * 3600.0
 """Seconds for which a decision is kept that no broker has confirmed: as long as brokers keep messages by default."""
 KEEP_CONFIRMED_SECONDS: Final = 3600.0

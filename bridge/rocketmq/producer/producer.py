@@ -43,8 +43,6 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute
 from exchange.partition.partitioner import Draw, Partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = ["Producer"]
-
 
 class Producer:
     """A producer of one group over a `Client`; ``async with`` opens and closes it, not the client.

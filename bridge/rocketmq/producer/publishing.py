@@ -24,11 +24,6 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue, TopicRoute,
 from exchange.partition.clients.rocketmq.send import SendSettings
 from exchange.partition.partitions import Partitions
 
-__all__ = [
-    "PublishQueue", "ProducerSettings", "TopicPublishInfo", "SendRequest", "SendResult", "SendTo", "build_request",
-    "decode_result",
-]  # fmt: skip
-
 COMPRESSED: Final = 0x1 | 0x3 << 8
 """`MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_ZLIB_TYPE`; before 5.0 the first bit alone means zlib."""
 PREPARED: Final = 0x1 << 2

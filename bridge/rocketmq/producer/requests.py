@@ -25,8 +25,6 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
 from exchange.rocketmq.stored_record import unpack_body
 
-__all__ = ["ReplyTimeout", "Requester", "reply_to"]
-
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TTL: Final = "TTL"

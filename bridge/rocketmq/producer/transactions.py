@@ -34,8 +34,6 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitioner import Partitioner
 
-__all__ = ["Check", "Transaction", "Transactions"]
-
 LOG: Final = logging.getLogger(__name__)
 
 Check = Callable[[StoredMessage], Decision | Awaitable[Decision]]

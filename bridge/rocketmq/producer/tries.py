@@ -44,8 +44,6 @@ from exchange.partition.clients.rocketmq.send import (
 )
 from exchange.partition.partitioner import Draw, Inputs
 
-__all__ = ["Tries", "encode_frame"]
-
 LOG: Final = logging.getLogger(__name__)
 
 DETECT_SECONDS: Final = 0.2

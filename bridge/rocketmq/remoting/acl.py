@@ -14,8 +14,6 @@ from hmac import digest
 from bridge.rocketmq.remoting.command import Command
 from exchange.partition.hashing.java import encode_code_units
 
-__all__ = ["Credentials"]
-
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 SIGNATURE = "Signature"

@@ -20,11 +20,6 @@ from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
 from exchange.partition.clients.rocketmq.queues import MASTER, READ, WRITE
 
-__all__ = [
-    "GroupConfig", "TopicConfig", "create_group", "create_topic", "delete_topic", "fetch_cluster",
-    "fetch_topic_config", "fetch_topics", "list_masters", "set_request_mode", "set_topic",
-]  # fmt: skip
-
 KNOWN_SECONDS: Final = 10.0
 """Seconds until the name servers must know a new topic."""
 

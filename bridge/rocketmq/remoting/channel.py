@@ -23,8 +23,6 @@ from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder,
 from bridge.rocketmq.remoting.errors import CommandError, ConnectError, RemotingError, RemotingTimeout, SendRequestError
 from exchange.text.numbers import is_digits
 
-__all__ = ["Answer", "Channel", "ChannelSettings", "split_address"]
-
 LOG: Final = logging.getLogger(__name__)
 
 SCAN_SECONDS: Final = 0.05

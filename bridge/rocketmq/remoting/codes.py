@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from enum import IntEnum, unique
 
-__all__ = ["RequestCode", "ResponseCode", "find_response_name"]
-
 
 @unique
 class RequestCode(IntEnum):

@@ -22,11 +22,6 @@ from exchange.values.json_text import parse_fastjson, parse_leniently
 
 T = TypeVar("T")
 
-__all__ = [
-    "CODE_MAX", "FRAME_MAX", "LANGUAGES", "ONEWAY", "RESPONSE", "VERSION", "Command", "Decoder", "SerializeType",
-    "load_json", "encode", "encode_field", "join_frame", "now_ms", "read_json",
-]  # fmt: skip
-
 RESPONSE: Final = 1
 """The bit of ``flag`` of a response (`RemotingCommand.markResponseType`)."""
 ONEWAY: Final = 2

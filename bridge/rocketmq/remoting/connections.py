@@ -22,8 +22,6 @@ from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, ConnectError, RemotingError
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["ClientSettings", "Connections", "Handler"]
-
 Handler: TypeAlias = Callable[[Command], Command | None]
 """Function that answers a broker's request; None: it is for another handler of that code, or needs no answer."""
 

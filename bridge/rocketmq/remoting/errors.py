@@ -7,11 +7,6 @@ from typing import ClassVar
 from bridge.rocketmq.remoting.codes import find_response_name
 from exchange.errors import HashstarError
 
-__all__ = [
-    "BrokerError", "ClientError", "CommandError", "ConnectError", "RemotingError", "RemotingTimeout",
-    "SendRequestError", "TooMuchRequest",
-]  # fmt: skip
-
 
 class RemotingError(HashstarError):
     """A request was not answered, or refused (`org.apache.rocketmq.remoting.exception.RemotingException`)."""

@@ -36,8 +36,6 @@ from exchange.rocketmq.offset_id import format_host, format_id
 from exchange.rocketmq.stored_record import BATCH_HEAD, PACKED, split_batch
 from exchange.text.numbers import read_integer
 
-__all__ = ["RocketMessage", "StoredMessage", "decode_batch", "encode_batch", "read_number"]
-
 
 class _WithProperties:
     """A message, seen by its properties (`org.apache.rocketmq.common.message.Message`)."""

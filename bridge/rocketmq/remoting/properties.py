@@ -17,13 +17,6 @@ from typing import Final
 from exchange.errors import HashstarError
 from exchange.rocketmq.stored_record import parse_properties
 
-__all__ = [
-    "BODY_BYTES", "DELAY", "GROUP_LENGTH", "KEYS", "PROPERTIES_BYTES", "RESERVED", "SHARDING_KEY", "SYSTEM", "TAGS",
-    "TIMER_DELIVER_MS", "TOPIC_LENGTH", "TRANSIENT", "UNIQ_KEY", "WAIT", "IllegalMessage", "check_body",
-    "check_group", "check_property", "check_topic", "decode_properties", "encode_checked_properties",
-    "encode_properties", "is_legal_name",
-]  # fmt: skip
-
 TOPIC_LENGTH: Final = 127
 """Maximum length of a topic's name, in characters (`Validators.TOPIC_MAX_LENGTH`)."""
 GROUP_LENGTH: Final = 120

@@ -17,8 +17,6 @@ from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.errors import RemotingError
 from exchange.partition.clients.rocketmq.queues import MASTER
 
-__all__ = ["Pulse"]
-
 LOOK_EVERY: Final = 0.5
 """Seconds between checks."""
 QUIET: Final = 2.0

@@ -17,11 +17,6 @@ from bridge.rocketmq.remoting.command import read_json
 from bridge.rocketmq.remoting.errors import BrokerError
 from exchange.values.json_text import parse_leniently
 
-__all__ = [
-    "Members", "consume_stats", "count_timed_messages", "delay_offsets", "fetch_committed_offsets", "fetch_groups",
-    "fetch_members", "fetch_topic_stats",
-]  # fmt: skip
-
 TOPIC_GROUP: Final = "@"
 """Separator of topic and group in the table of committed offsets (`ConsumerOffsetManager.TOPIC_GROUP_SEPARATOR`)."""
 

@@ -18,8 +18,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import InputError
 from exchange.rocketmq.stored_record import BATCH, LEAST, MAGICS, PACKED, V1, parse_properties, split_batch, unpack_body
 
-__all__ = ["parse_stored_messages", "parse_stored_records"]
-
 INNER_MOST: Final = (1 << 15) - 1
 """Maximum number of messages of a batch in one record: brokers count them in 16 bits with a sign."""
 

@@ -16,8 +16,6 @@ from exchange.values.message import NO_FIELDS, Message
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["AioPikaQueue", "convert_aio_pika_delivery"]
-
 COPIED: Final = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type", "user_id", "app_id",
 )  # fmt: skip

@@ -16,8 +16,6 @@ from exchange.values.message import BASIC_PROPERTIES, NO_FIELDS, Message
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["PikaQueue", "convert_pika_delivery", "message_from_pika", "open_channel", "build_pika_properties"]
-
 
 def message_from_pika(method: Any, properties: Any, body: bytes) -> Message:
     """Build the message of a delivery of pika: a Basic.Deliver (or GetOk, or Return), BasicProperties and a body.

@@ -11,8 +11,6 @@ from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.middleware.observing import check_is_no_handler
 from exchange.dispatch.policy import Handle
 
-__all__ = ["SeenIds", "SeenInMemory", "deduplicate"]
-
 SIZE: Final = 100_000
 """Default maximum number of ids that are remembered."""
 

@@ -15,8 +15,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["measure"]
-
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Upper bounds of the histogram, in seconds."""
 

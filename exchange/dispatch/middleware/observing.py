@@ -11,8 +11,6 @@ from typing import Final
 from exchange.dispatch.delivery import Delivery
 from exchange.dispatch.policy import Handle
 
-__all__ = ["check_is_no_handler", "log_deliveries", "observe"]
-
 LOGGER: Final = logging.getLogger("exchange.dispatch.deliveries")
 
 

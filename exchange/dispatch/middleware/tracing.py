@@ -13,8 +13,6 @@ from exchange.text.site import build_install_command
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["trace"]
-
 
 def trace(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]:
     """Return a wrapper that handles each delivery in a span, whose parent is that of the publisher.

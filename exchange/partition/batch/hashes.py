@@ -20,8 +20,6 @@ from exchange.errors import InputError
 from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 
-__all__ = ["HashArray", "hash_keys", "crc32", "fnv1a", "java_string_hash", "murmur2", "murmur3"]
-
 HashArray = npt.NDArray[np.uint32]
 
 U32 = np.uint32

@@ -28,8 +28,6 @@ from exchange.partition.partitioner import Key, Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = ["RULES", "UNDECIDED", "PartitionArray", "Rule", "partition_batch"]
-
 PartitionArray = npt.NDArray[np.int32]
 
 UNDECIDED: Final = -1

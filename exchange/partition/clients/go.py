@@ -18,9 +18,6 @@ from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
 
-__all__ = ["STRATEGIES", "FranzGo", "Sarama", "Stuck"]
-
-
 SARAMA: Final[Mapping[str, KeyHash]] = MappingProxyType({
     "hash": ABSOLUTE_FNV1A,
     "reference_hash": POSITIVE_FNV1A,

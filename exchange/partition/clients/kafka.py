@@ -22,11 +22,6 @@ from exchange.partition.partitioner import Choice, Event, Inputs, Key, NewBatch,
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import INTEGER_TYPES
 
-__all__ = [
-    "Counter", "Explicit", "Keyed", "KeyedOneCounter", "Random", "RoundRobin", "STRATEGIES", "Scala",
-    "Sticky", "build_default_3_3", "build_nearest",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Keyed(Partitioner):

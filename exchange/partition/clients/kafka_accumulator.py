@@ -23,8 +23,6 @@ from exchange.partition.hashing.java import order_as_hash_map, string_hash
 from exchange.partition.partitioner import Appended, Inputs
 from exchange.partition.partitions import Partitions
 
-__all__ = ["NO_QUEUES", "Accumulator", "Drained", "Queues", "Ready", "AppendResult", "TopicPartition", "TopicQueues"]
-
 TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
 

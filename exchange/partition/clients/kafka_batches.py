@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Batch", "BatchedRecord"]
-
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch's header (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
 RECORD_OVERHEAD: Final = 21

@@ -18,8 +18,6 @@ from exchange.errors import InputError
 from exchange.partition.partitioner import Appended, Choice, Event, Inputs, Key, LoadStats, Partitioner
 from exchange.partition.partitions import Broker, Partition, Partitions
 
-__all__ = ["BuiltIn", "Latency", "StickyMemory", "Weights", "load_stats", "pick"]
-
 
 class Weights(NamedTuple):
     """The weights of the partitions in the next draw (`BuiltInPartitioner.PartitionLoadStats`)."""

@@ -31,8 +31,6 @@ from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Str
 from exchange.partition.partitions import Partitions
 from exchange.values.field_values import Typed
 
-__all__ = ["HashCode", "RandomOfAll", "STRATEGIES"]
-
 
 @dataclass(frozen=True, slots=True)
 class HashCode(Partitioner):

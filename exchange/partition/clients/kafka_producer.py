@@ -25,8 +25,6 @@ from exchange.partition.clients.kafka_builtin import BuiltIn
 from exchange.partition.partitioner import UNKNOWN, Choice, Inputs, Key, Partitioner, PartitionRequest, Strategy
 from exchange.partition.partitions import Partitions
 
-__all__ = ["STRATEGIES", "BatchingProducer", "BatchingMemory"]
-
 MAX_UNDER_WAY: Final = 5
 """Default of ``max.in.flight.requests.per.connection``."""
 BUFFER_MEMORY: Final = 33_554_432

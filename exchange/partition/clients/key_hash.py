@@ -10,8 +10,6 @@ from exchange.partition.hashing.hashes import to_positive, to_signed
 from exchange.partition.hashing.librdkafka import fnv1a_hash, fnv1a_partition, murmur2_hash, murmur2_partition
 from exchange.partition.partitioner import Choice
 
-__all__ = ["ABSOLUTE_FNV1A", "CRC32", "MURMUR2", "POSITIVE_FNV1A", "UNSIGNED_FNV1A", "KeyHash"]
-
 
 class KeyHash(NamedTuple):
     """A hash of keys: the partition is to_index(hash(key)) % number of partitions."""

@@ -23,8 +23,6 @@ from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.partitioner import Choice, Draw, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
 
-__all__ = ["STRATEGIES", "Librdkafka", "StickyDraw"]
-
 
 class Chance(Enum):
     """What decides where no hash does, with its description."""

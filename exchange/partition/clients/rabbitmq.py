@@ -19,8 +19,6 @@ from exchange.partition.partitioner import Choice, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
 from exchange.values.erlang_terms import encode_binary
 
-__all__ = ["STRATEGIES", "ConsistentHash", "ModulusHash", "SuperStream"]
-
 
 @dataclass(frozen=True, slots=True)
 class SuperStream(Partitioner):

@@ -17,8 +17,6 @@ from exchange.partition.hashing.hashes import KEYS, STREAM_SEED, murmur3, rememb
 from exchange.partition.hashing.java import string_hash
 from exchange.text.site import build_install_command
 
-__all__ = ["PYTHON", "Hashes", "compile_hashes", "get_hashes"]
-
 
 class Hashes(NamedTuple):
     """Functions of a key's bytes, or of a hash and a number of buckets, at least 1."""

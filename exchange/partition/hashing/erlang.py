@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from exchange.values.erlang_terms import encode_binary
 
-__all__ = ["UNDEFINED", "Atom", "encode_field_term", "jump", "jump_key", "phash2"]
-
 MASK: Final = 0xFFFFFFFF
 MASK_64: Final = 0xFFFFFFFFFFFFFFFF
 GOLDEN: Final = 0x9E3779B9

@@ -7,8 +7,6 @@ from typing import Final
 
 from exchange.partition.hashing.hashes import to_signed
 
-__all__ = ["consistent_hash", "sip_hash_24"]
-
 MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 

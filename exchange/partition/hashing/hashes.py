@@ -11,8 +11,6 @@ from functools import lru_cache, wraps
 from struct import unpack
 from typing import Final, TypeVar
 
-__all__ = ["KEYS", "STREAM_SEED", "to_absolute", "fnv1a", "murmur2", "murmur3", "to_positive", "remember", "to_signed"]
-
 MASK: Final = 0xFFFFFFFF
 
 STREAM_SEED: Final = 104729

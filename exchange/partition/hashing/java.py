@@ -16,11 +16,6 @@ from exchange.partition.hashing.hashes import to_signed
 from exchange.partition.hashing.keys import describe_key, resolve_key_type
 from exchange.values.field_values import Typed
 
-__all__ = [
-    "LEAST_INT", "JavaRandom", "encode_code_units", "decode_string", "fold", "hash_code", "order_as_hash_map",
-    "compute_remainder", "string_hash",
-]  # fmt: skip
-
 Key = TypeVar("Key", str, int)
 
 LEAST_INT: Final = -0x8000_0000

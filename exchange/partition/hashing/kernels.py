@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["consistent_hash", "jump", "murmur3", "phash2", "phash2_of_list", "sip_hash_24", "string_hash"]
-
 U: type[np.uint64] = np.uint64
 Quad = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 LOW = U(0xFFFFFFFF)

@@ -9,8 +9,6 @@ from typing import Any, Final
 from exchange.errors import InputError
 from exchange.values.field_values import Typed, resolve_type
 
-__all__ = ["describe_key", "resolve_key_type", "serialize_key"]
-
 FORMATS: Final = {
     "bool": ">?", "byte": ">b", "short": ">h", "signedint": ">i", "long": ">q", "float": ">f", "double": ">d",
 }  # fmt: skip

@@ -14,11 +14,6 @@ from typing import Final, NamedTuple
 
 from exchange.partition.hashing.hashes import fnv1a, murmur2, remember
 
-__all__ = [
-    "PYTHON", "Functions", "find_functions", "fnv1a_hash", "fnv1a_partition", "murmur2_hash",
-    "murmur2_partition",
-]  # fmt: skip
-
 Function = Callable[[bytes, int], int]
 
 

@@ -11,9 +11,6 @@ from exchange.errors import InputError
 from exchange.values.json_text import parse_leniently
 from exchange.values.message import BASIC_PROPERTIES, Message
 
-__all__ = ["ROUTING_KEY", "KeySource"]
-
-
 INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 """Index of an element of an array, in a JSON Pointer."""
 

@@ -26,8 +26,6 @@ from exchange.values.message import Message
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
 
-__all__ = ["Partitioning", "parse_key_source", "parse_partitioner", "parse_partitions"]
-
 NAMED_PARTITIONER: Final = Partitioner()
 """Default of `Partitioning.partitioner`: stands for the partitioner that the strategy's name selects."""
 STREAMS: Final = "rabbitmq."

@@ -14,8 +14,6 @@ from exchange.partition.partitioner import Partitioner, Strategy
 from exchange.partition.python_function import PREFIX, STRATEGY
 from exchange.text.display import suggest
 
-__all__ = ["OTHER_CLIENTS", "STRATEGIES", "OtherClient", "build_partitioner", "describe_others", "find_strategy"]
-
 STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({
     strategy.name: strategy
     for module in (kafka, kafka_classic, kafka_producer, librdkafka, go, rocketmq, rabbitmq)

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.patterns.pattern import MANY, Wildcard, Word
 
-__all__ = ["BEYOND", "Automaton", "TreeNode"]
-
 BEYOND: Final = 1
 """State of a key whose next state would exceed the limit; it is never left."""
 

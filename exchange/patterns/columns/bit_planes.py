@@ -21,8 +21,6 @@ import numpy.typing as npt
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.patterns.conjunctions import Conditions
 
-__all__ = ["BitPlanes", "Codes", "Grid"]
-
 CELLS: Final = 1 << 12
 """Maximum number of combinations of words in the table of several positions: a plane of this table fits a CPU cache."""
 

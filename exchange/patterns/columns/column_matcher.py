@@ -24,8 +24,6 @@ from exchange.patterns.pattern import Word
 from exchange.text.display import count_noun
 from exchange.values.field_values import to_bytes
 
-__all__ = ["ColumnMatcher", "Matches"]
-
 V = TypeVar("V", bound=Hashable)
 
 SETS: Final = 1 << 19

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from exchange.arrays.table import IntArray, IntTable, KeyArray
 from exchange.patterns.columns.words import Words
 
-__all__ = ["Literals", "hash_words"]
-
 MULTIPLIER: Final = np.uint64(0xD6E8FEB86659FD93)
 
 

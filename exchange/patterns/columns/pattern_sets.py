@@ -23,8 +23,6 @@ from exchange.patterns.conjunctions import Conditions
 from exchange.patterns.pattern import Word, normalise_wildcards
 from exchange.patterns.wildcards import Wild
 
-__all__ = ["STATES", "PatternSets"]
-
 MAX_CONJUNCTIONS: Final = 4_096
 """Maximum number of conjunctions for keys of one length."""
 

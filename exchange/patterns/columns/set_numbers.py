@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from exchange.arrays.table import IntArray
 
-__all__ = ["UNKNOWN", "SetNumbers"]
-
 UNKNOWN: Final = 0
 """Number of a set that is not kept: there are too many already, so the key must be matched by itself."""
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from exchange.arrays.table import IntArray, KeyArray, Table
 from exchange.patterns.columns.bit_planes import BitPlanes, Grid
 
-__all__ = ["NO_SIGNATURE", "NumberSets", "Signatures"]
-
 NO_SIGNATURE: Final = 0
 """Number of the signature of keys whose set is unknown: a limit was exceeded."""
 

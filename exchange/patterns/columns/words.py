@@ -16,8 +16,6 @@ import numpy.typing as npt
 from exchange.arrays.columns import Bytes, Column, Offsets, build_bytes_column
 from exchange.arrays.table import IntArray, IntTable, KeyArray
 
-__all__ = ["NO_WORD", "Vocabulary", "Words", "split_words"]
-
 NO_WORD: Final = 0
 """Number of every word that no binding names."""
 

@@ -24,8 +24,6 @@ from exchange.patterns.pcre.nodes import (
     can_be_empty,
 )
 
-__all__ = ["COST", "Machine"]
-
 INSTRUCTIONS: Final = 2_000
 """Maximum number of instructions of a program."""
 MAX_STEPS: Final = 100_000

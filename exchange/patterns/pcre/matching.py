@@ -25,8 +25,6 @@ from exchange.patterns.pcre.nodes import (
     can_be_empty,
 )
 
-__all__ = ["PcreMatcher", "find_common_prefix"]
-
 LENGTHS: Final = (SHORTSTR_BYTES, 128, 64, 32, 16)
 """Lengths of names, in bytes, for which the bound is computed. `re` matches names up to the longest one whose bound is
 small; the machine matches longer names."""

@@ -6,12 +6,6 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
-__all__ = [
-    "ALL_BYTES", "ASCII_BYTES", "NEWLINE", "Assertion", "Atomic", "Branches", "Bytes", "Dialect", "Invalid",
-    "Lookaround", "Node", "Repeat", "Sequence", "UnknownMatch", "build_byte_set", "can_be_empty", "parse_shorthand",
-    "with_both_cases", "with_property",
-]  # fmt: skip
-
 Dialect = Literal["pcre8", "pcre2"]
 """PCRE 8 is the library of Erlang up to OTP 27, PCRE2 that of OTP 28 and later."""
 

@@ -28,8 +28,6 @@ from exchange.patterns.pcre.nodes import (
     with_property,
 )  # fmt: skip
 
-__all__ = ["parse"]
-
 NESTING: Final = 60
 """Maximum depth of groups here; PCRE allows 250."""
 LENGTH: Final = 1_024

@@ -16,8 +16,6 @@ from exchange.arrays.grouping import decode_dictionary, group_keys
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 
-__all__ = ["RowAddresses", "find_addresses"]
-
 A = TypeVar("A", bound=npt.NDArray[Any])
 
 

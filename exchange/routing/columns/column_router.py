@@ -40,8 +40,6 @@ from exchange.topology.topology import Topology
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-__all__ = ["ColumnRouter", "MakeRouter"]
-
 SETS: Final = 1 << 19
 """Maximum number of sets of patterns for each exchange, and of outcomes; then, all are forgotten after the call."""
 

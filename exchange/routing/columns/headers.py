@@ -29,8 +29,6 @@ from exchange.values.field_text import decode_field
 from exchange.values.field_values import check_fields, resolve_type
 from exchange.values.json_text import parse
 
-__all__ = ["HeaderColumn"]
-
 ARCHIVED: Final = [
     pa.struct([pa.field("type", text, nullable=nullable), pa.field("value", text)])
     for text in (pa.string(), pa.large_string())

@@ -14,8 +14,6 @@ from exchange.patterns.columns.set_numbers import SetNumbers
 from exchange.patterns.columns.signatures import NumberSets
 from exchange.routing.route import Route
 
-__all__ = ["Outcomes"]
-
 
 class _Special(NamedTuple):
     """An outcome that is more than a set of queues."""

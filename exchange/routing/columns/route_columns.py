@@ -19,8 +19,6 @@ from exchange.routing.columns.outcomes import Outcomes
 from exchange.routing.route import Route
 from exchange.text.display import count_noun
 
-__all__ = ["RouteColumns"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RouteColumns:

@@ -13,8 +13,6 @@ from exchange.kinds.delayed import DELAY
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["ALONE", "HEADERS", "RoutingInputs", "find_inputs", "find_special_exchanges"]
-
 HEADERS: Final = "headers"
 ALONE: Final = "alone"
 """Any two messages may be routed differently, so each must be shown to the router."""

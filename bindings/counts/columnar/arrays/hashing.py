@@ -13,8 +13,6 @@ from exchange.arrays.columns import Column, count_items, split_column
 from exchange.arrays.table import KeyArray
 from exchange.errors import InputError
 
-__all__ = ["CHUNK", "split_chunks", "hash_column"]
-
 LOW_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 """Number of bytes (0 to 8) -> mask of that many low bytes."""
 CHUNK: Final = 16_384

@@ -8,8 +8,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["expand_ranges", "compute_offsets", "split_pieces"]
-
 MAX_ELEMENTS: Final = 1 << 21
 """Number of elements at a time, unless one piece has more."""
 

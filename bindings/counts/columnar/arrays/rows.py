@@ -21,8 +21,6 @@ from exchange.partition.batch import UNDECIDED, partition_batch
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.values.message import Message
 
-__all__ = ["BatchCollector", "find_columns", "build_messages", "choose_partitions", "find_rows_with_copies"]
-
 NEEDED: Final = ("exchange", "routing_key", "cc", "bcc", "headers", "properties")
 COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
 """Part of a message from which a partitioning may take its key -> column with that part."""

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 
 from bindings.archive.sums import Span
 
-__all__ = ["SpanColumns", "Spans", "count_by_number", "to_microseconds", "compute_weights"]
-
 Indices = npt.NDArray[np.int64]
 
 NEVER: Final = np.iinfo(np.int64).max

@@ -22,8 +22,6 @@ from exchange.entities.profile import Profile
 from exchange.kinds.headers import list_conditions, normalise_value
 from exchange.patterns.conjunctions import PRESENT
 
-__all__ = ["HeaderClasses"]
-
 ABSENT: Final = 0
 PRESENT_ONLY: Final = 1
 

@@ -16,8 +16,6 @@ from bindings.counts.columnar.arrays.hashing import hash_column
 from exchange.arrays.table import IntArray, IntTable, KeyArray
 from exchange.routing.columns.addresses import RowAddresses
 
-__all__ = ["KnownAddresses"]
-
 MAX_ADDRESSES: Final = 1 << 20
 """Number of addresses beyond which no more are taken; they and their counts take some 100 MB."""
 

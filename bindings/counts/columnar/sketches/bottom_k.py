@@ -14,8 +14,6 @@ from bindings.counts.columnar.arrays.ranges import compute_offsets, expand_range
 from bindings.counts.sketch import SAMPLE, SampledKey, keep_sample
 from exchange.arrays.table import IntArray, KeyArray
 
-__all__ = ["SampleColumns", "Samples"]
-
 LIKELY: Final = 64
 """Number of rows, those with a group's smallest hashes, that nearly always fill its sample; not if few keys repeat."""
 

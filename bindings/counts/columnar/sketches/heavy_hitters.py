@@ -14,8 +14,6 @@ from bindings.counts.columnar.arrays.spans import count_by_number
 from bindings.counts.columnar.sketches.summaries import Summaries, rank_texts, sum_items
 from exchange.arrays.table import IntArray, KeyArray
 
-__all__ = ["HeavyHitters"]
-
 SHARE: Final = 32
 """A key is frequent in a window of rows if it has at least 1/SHARE of its group's messages there."""
 

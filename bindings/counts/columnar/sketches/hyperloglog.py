@@ -15,8 +15,6 @@ from bindings.counts.columnar.arrays.ranges import expand_ranges
 from bindings.counts.sketch import RANK_BITS, REGISTER_BITS, REGISTERS
 from exchange.arrays.table import KeyArray
 
-__all__ = ["Registers"]
-
 MAX_CODED_REGISTERS: Final = 64
 """Maximum number of registers of a group that are kept as codes; all of more take less memory as an array."""
 

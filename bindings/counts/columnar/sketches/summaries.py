@@ -14,8 +14,6 @@ from bindings.archive.names import escape, has_nul, unescape
 from bindings.counts.columnar.arrays.ranges import compute_offsets, expand_ranges
 from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem
 
-__all__ = ["Summaries", "rank_texts", "sum_items"]
-
 Indices = npt.NDArray[np.int64]
 
 NO_TEXTS: Final = pa.array([], pa.string())

@@ -17,11 +17,6 @@ from bindings.report.rows import BindingRow, Count, QueueRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
 from exchange.text.display import clip_line, count_noun
 
-__all__ = [
-    "LONGEST", "draw_bar", "indent", "make_heading", "make_pairs", "make_table", "show_binding", "show_coverage",
-    "show_finding", "show_key", "show_name", "show_partitions", "show_shape", "show_top_share",
-]  # fmt: skip
-
 LONGEST: Final = 100
 """Maximum number of characters of a name or key."""
 

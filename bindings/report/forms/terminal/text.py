@@ -26,8 +26,6 @@ from bindings.report.words import describe_records, describe_topology, describe_
 from exchange.text.display import clip_line, count_noun
 from exchange.values.forms import Screen
 
-__all__ = ["MAX_LISTED_ROWS", "to_screen", "to_text"]
-
 MAX_LISTED_ROWS: Final = 10
 """Maximum number of rows of a list, without ``--all``."""
 

@@ -29,11 +29,6 @@ from bindings.report.rows import ExchangeRow, QueueRow, UnroutableRow
 from bindings.report.words import NO_HEADERS, list_unexplained_exchanges, name_exchange
 from exchange.text.display import clip_line, count_noun, list_some
 
-__all__ = [
-    "show_alternates", "show_dead", "show_exchanges", "show_partition_skew", "show_queues", "show_stale",
-    "show_unroutable",
-]  # fmt: skip
-
 
 def show_exchanges(view: ReportView) -> Iterator[RenderableType]:
     """Yield exchanges with bindings or messages, the busiest first."""

@@ -15,8 +15,6 @@ from bindings.report.forms.terminal.view import ReportView
 from bindings.report.words import describe_change, describe_difference, describe_gates
 from exchange.text.display import clip_line, count_noun
 
-__all__ = ["show_comparison", "show_findings", "show_gates", "show_ignored", "show_verification"]
-
 
 def show_verification(view: ReportView) -> Iterator[RenderableType]:
     """Yield what the broker did, beside what was predicted."""

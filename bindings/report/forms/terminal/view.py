@@ -11,8 +11,6 @@ from rich.text import Text
 from bindings.report.forms.terminal.cells import indent
 from bindings.report.model import Report
 
-__all__ = ["ReportView"]
-
 ALL_HINT: Final = "--all shows them"
 """The end of a line about rows that are left out."""
 

@@ -15,8 +15,6 @@ from bindings.sources.formats.nodes import DocumentNode, parse_json_node
 from bindings.sources.formats.terraform.resources import MOVERS, NO_PARTS, PROVIDER, READERS, read_resource
 from exchange.errors import InputError
 
-__all__ = ["read_terraform"]
-
 REFUSAL: Final = (
     "Terraform's language is not evaluated; read a plan, terraform plan -out=tfplan && terraform show -json tfplan, "
     "or the state, terraform show -json, as - or saved to a file"

@@ -20,8 +20,6 @@ from exchange.text.display import clip_line
 from exchange.values.field_json import decode_table
 from exchange.values.field_values import FieldTable
 
-__all__ = ["MOVERS", "NO_PARTS", "PROVIDER", "READERS", "read_resource"]
-
 PROVIDER: Final = "rabbitmq_"
 """What the types of the provider's resources begin with."""
 NO_PARTS: Final = frozenset({"rabbitmq_permissions", "rabbitmq_topic_permissions", "rabbitmq_user"})

@@ -31,8 +31,6 @@ from exchange.text.numbers import is_digits
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import thaw
 
-__all__ = ["write_terraform"]
-
 HEAD: Final = """\
 terraform {
   required_providers {

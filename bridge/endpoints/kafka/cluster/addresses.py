@@ -12,11 +12,6 @@ from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
 from bridge.table import Secret, Table, read_address, refuse_second_login
 
-__all__ = [
-    "QUIET", "Settings", "check_settings", "read_current_settings", "is_new_protocol", "describe_offline", "place_of",
-    "read_settings",
-]  # fmt: skip
-
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Settings of librdkafka, or a function that returns them anew for each connection, as secrets change."""
 

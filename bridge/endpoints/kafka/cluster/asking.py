@@ -14,11 +14,6 @@ from confluent_kafka.admin import AdminClient
 from bridge.endpoints.kafka.cluster.addresses import QUIET
 from bridge.endpoints.kafka.cluster.errors import LOG_LEVEL, WITHHELD, Reasons
 
-__all__ = [
-    "ASKING", "METADATA_WITHIN", "fetch_cluster_id", "fetch_committed", "fetch_metadata", "make_admin",
-    "make_asking_consumer", "find_new_protocol_problem",
-]  # fmt: skip
-
 METADATA_WITHIN: Final = 6.0
 """Maximum number of seconds until brokers answer with their metadata."""
 

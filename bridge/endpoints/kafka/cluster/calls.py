@@ -16,8 +16,6 @@ from confluent_kafka import Producer
 
 from bridge.aside import prepare_call
 
-__all__ = ["Calls", "take_back"]
-
 T = TypeVar("T")
 
 

@@ -27,8 +27,6 @@ from bridge.endpoints.topics import ANY_SIZE, MAX_LISTED_TOPICS, describe_missin
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some
 
-__all__ = ["check_source", "check_target", "run_check"]
-
 WITHIN: Final = 14.0
 """Seconds that a check may take."""
 

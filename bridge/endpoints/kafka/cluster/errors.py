@@ -15,11 +15,6 @@ from bridge.client_errors import explain, explain_client_error
 from bridge.endpoint import Disconnected, Failure
 from exchange.errors import HashstarError, InputError
 
-__all__ = [
-    "CONNECTING", "LOG", "LOG_LEVEL", "MOVING", "PASSING", "PERMISSIONS", "PURGED", "RECONNECT_MOST", "REFUSALS",
-    "WITHHELD", "Reasons", "to_failure", "describe_error", "to_disconnected",
-]  # fmt: skip
-
 LOG: Final = logging.getLogger("bridge.kafka")
 """Takes librdkafka's own lines, which would go to standard error; librdkafka gives them away while it is polled."""
 

@@ -14,8 +14,6 @@ from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from exchange.values.json_text import parse_leniently
 
-__all__ = ["MEASURE_EVERY", "NO_BROKER", "PATIENCE", "ClientHealth", "find_away"]
-
 MEASURE_EVERY: Final = 1.0
 """Seconds between statistics."""
 

@@ -14,8 +14,6 @@ from bridge.interop.record import build_routing_key
 from exchange.amqp import ContentHeader, LazyHeaders, Properties
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["RecordHeaders", "convert_record", "record_of"]
-
 
 class RecordHeaders(LazyHeaders):
     """The headers of a record's message: it always has some, and never one of `BROKER_HEADERS` or a bridge's mark."""

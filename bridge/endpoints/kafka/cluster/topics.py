@@ -17,11 +17,6 @@ from bridge.endpoints.topics import ANY_SIZE, describe_missing
 from exchange.partition.partitions import Broker, Partition, Partitions
 from exchange.text.display import count_noun, write_milliseconds
 
-__all__ = [
-    "ANSWER", "KafkaTopic", "Partitioned", "Racks", "check_partitions", "check_rights", "check_topics",
-    "count_partitions", "fetch_removals", "fetch_topics", "find_topics", "list_partitions", "look_up_removals",
-]  # fmt: skip
-
 Racks: TypeAlias = Mapping[int, str | None]
 """Number of a broker -> its rack."""
 

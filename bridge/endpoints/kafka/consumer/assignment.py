@@ -27,8 +27,6 @@ from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.kafka.cluster.errors import MOVING, PASSING, describe_error
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 
-__all__ = ["PartitionAssignment", "PartitionLane", "is_current"]
-
 COMMIT_EVERY: Final = 0.1
 """Seconds between commits; sooner when a quarter of the window is settled."""
 

@@ -18,8 +18,6 @@ from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.kafka.cluster.errors import LOG
 from exchange.text.display import count_noun
 
-__all__ = ["OPEN_FOR", "Backlog", "find_partition"]
-
 OPEN_FOR: Final = 30.0
 """Seconds for which an open transaction withholds records before that is trouble. Java's producers end theirs after 60
 s, unless they have another timeout; one that hangs never ends."""

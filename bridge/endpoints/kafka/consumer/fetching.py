@@ -18,8 +18,6 @@ from bridge.endpoints.kafka.cluster.asking import fetch_committed, make_asking_c
 from bridge.endpoints.kafka.cluster.health import PATIENCE, find_away
 from bridge.endpoints.kafka.consumer.backlog import find_partition
 
-__all__ = ["LONGEST_IDLE", "FetchQueues", "Joining", "explain_idle"]
-
 LONGEST_IDLE: Final = 30.0
 """Seconds without a fetch from a partition after which the connection is ended. They leave time for an open transaction
 that may move the first offset: that of a bridge that was killed ends after 10 s by default."""

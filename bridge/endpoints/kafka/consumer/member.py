@@ -29,8 +29,6 @@ from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.fetching import FetchQueues, Joining, explain_idle
 from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
 
-__all__ = ["GroupMember"]
-
 UNREAD: Final = 5.0
 """Seconds without a read, after which the member polls by itself to stay in its group."""
 

@@ -13,8 +13,6 @@ from bridge.endpoints.kafka.consumer.topic_ids import EARLIEST_OFFSET, Asker, fe
 from bridge.endpoints.positions import MAX_LISTED, KeptPosition, Reset, judge_positions
 from exchange.text.display import list_some
 
-__all__ = ["check_positions"]
-
 RESETS: Final[Mapping[str, Reset]] = {
     **dict.fromkeys(["smallest", "earliest", "beginning"], "start"),
     **dict.fromkeys(["largest", "latest", "end"], "end"),

@@ -15,8 +15,6 @@ from bridge.interop.marks import HOPS
 from bridge.interop.record import is_showable
 from exchange.values.message import Message
 
-__all__ = ["LaneReader"]
-
 FIXED_BYTES: Final = 512
 """Memory that a delivery takes beside its value, in bytes, about."""
 

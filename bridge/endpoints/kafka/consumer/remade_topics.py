@@ -33,8 +33,6 @@ from bridge.endpoints.kafka.cluster.health import PATIENCE
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane
 from bridge.endpoints.kafka.consumer.topic_ids import Asker, Ids, mark_of
 
-__all__ = ["RemadeTopics"]
-
 LOOK_EVERY: Final = 3.0
 """Seconds between looks at the ids of topics."""
 

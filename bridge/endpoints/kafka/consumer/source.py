@@ -35,8 +35,6 @@ from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
 from bridge.endpoints.kafka.consumer.positions import check_positions
 
-__all__ = ["KafkaSource"]
-
 FIRST_WAIT: Final = 0.001
 LONGEST_WAIT: Final = 0.02
 """Seconds between polls while there are no messages."""

@@ -19,8 +19,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.cluster.errors import WITHHELD
 
-__all__ = ["EARLIEST_OFFSET", "Asker", "Ids", "fetch_bounds", "mark_of"]
-
 MARK: Final = "hashstar topic="
 """Beginning of the metadata of offsets that a bridge committed; the topic's id follows."""
 

@@ -15,8 +15,6 @@ from confluent_kafka import KafkaError
 from bridge.endpoint import Outgoing
 from bridge.endpoints.kafka.cluster.errors import LOG, describe_error
 
-__all__ = ["BATCH_BYTES", "ONE_BY_ONE", "Batching"]
-
 BATCH_BYTES: Final = 1_000_000
 """librdkafka's default of ``batch.size``, in bytes."""
 

@@ -26,8 +26,6 @@ from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTar
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.pump.order import by_number
 
-__all__ = ["KafkaTarget", "Producing", "end_producer"]
-
 POLL_EVERY: Final = 0.002
 """Seconds between polls for delivery reports while messages are under way."""
 

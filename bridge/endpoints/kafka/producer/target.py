@@ -40,8 +40,6 @@ from exchange.routing.route import Placement
 from exchange.topology.partitioners import find_python_partitionings
 from exchange.values.message import Message
 
-__all__ = ["CLOSING", "DEFAULTS", "FIXED", "Connection", "TopicTarget"]
-
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 

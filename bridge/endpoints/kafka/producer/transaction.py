@@ -26,8 +26,6 @@ from bridge.endpoints.kafka.producer.target import Connection
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.pump.window import Pending
 
-__all__ = ["PAUSE", "WAITING", "Incomplete", "Transacting", "group_metadata_of"]
-
 WAITING: Final = 30.0
 """Seconds that a call may take before it is made again."""
 

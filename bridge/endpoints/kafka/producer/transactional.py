@@ -42,8 +42,6 @@ from bridge.endpoints.topics import TopicDestination
 from bridge.pump.dead_letters import count_accepted
 from exchange.errors import InputError
 
-__all__ = ["TransactionalTarget"]
-
 STALLED: Final = 5.0
 """Maximum number of seconds that a transaction whose time is over waits to become whole."""
 

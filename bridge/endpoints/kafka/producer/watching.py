@@ -25,8 +25,6 @@ from bridge.endpoints.kafka.cluster.topics import (
     list_partitions,
 )
 
-__all__ = ["LOOK_EVERY", "TopicWatch"]
-
 LOOK_EVERY: Final = 2.0
 """Seconds between looks; each is at the next topic."""
 

@@ -33,8 +33,6 @@ from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message, assemble_message
 
-__all__ = ["RecordWriter", "choose_partitioner_key", "with_whole_key"]
-
 
 class TopicPartitions:
     """Partitions of a topic, and which of them a key belongs to."""

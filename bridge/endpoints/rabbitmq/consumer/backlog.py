@@ -33,8 +33,6 @@ from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
-__all__ = ["Backlog", "Reading", "Removed"]
-
 LOG: Final = logging.getLogger(__name__)
 
 COUNT_EVERY: Final = 5.0

@@ -12,8 +12,6 @@ from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.interop import identify_message
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message
 
-__all__ = ["FIXED_BYTES", "find_breach", "make_deliveries", "read_identity_and_time"]
-
 FIXED_BYTES: Final = 512
 """Approximate size of a delivery in memory besides its body and properties, in bytes."""
 

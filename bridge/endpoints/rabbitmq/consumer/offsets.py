@@ -27,8 +27,6 @@ from exchange.text.numbers import is_digits
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-__all__ = ["OFFSET", "StreamOffsets", "compute_fingerprint", "fingerprint_message", "read_offset"]
-
 OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
 

@@ -22,8 +22,6 @@ from bridge.endpoints.rabbitmq.consumer.redeliveries import count_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived
 from exchange.amqp import ContentHeader
 
-__all__ = ["Pacing"]
-
 GROWTH: Final = 4
 """Factor by which the prefetch grows."""
 

@@ -41,8 +41,6 @@ from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, get_content
 from exchange.errors import BrokerError
 
-__all__ = ["RabbitmqSource"]
-
 LOG: Final = logging.getLogger(__name__)
 
 BUFFER_BYTES: Final = 8 << 20

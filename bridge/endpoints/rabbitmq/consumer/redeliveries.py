@@ -14,8 +14,6 @@ from typing import Final
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.values.field_values import resolve_type
 
-__all__ = ["LIMIT", "Redeliveries", "count_deliveries"]
-
 LIMIT: Final = 20
 """RabbitMQ's default delivery limit: there is no 21st delivery."""
 

@@ -22,8 +22,6 @@ from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError, InputError
 from exchange.text.display import count_noun
 
-__all__ = ["FIND_SECONDS", "check_position", "explain_missing", "explain_other"]
-
 FIND_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream delivers the message that was settled last."""
 

@@ -18,8 +18,6 @@ from bridge.rocketmq.consumer.pop.requests import PopRequests, TopicHandle
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 
-__all__ = ["Acking", "Start"]
-
 LOG: Final = logging.getLogger(__name__)
 
 BATCH: Final = 256

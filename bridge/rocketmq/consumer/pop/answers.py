@@ -20,8 +20,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from bridge.rocketmq.remoting.stored import parse_stored_records
 from exchange.errors import InputError
 
-__all__ = ["PopStatus", "Popped", "parse_pop"]
-
 T = TypeVar("T")
 
 

@@ -14,9 +14,6 @@ from typing import Final, NamedTuple
 from bridge.rocketmq.consumer.offsets import RETRY_PREFIX
 from exchange.errors import InputError
 
-__all__ = ["FIRST_POP_TIME", "ORDER_REVIVE_QUEUE", "POP_CK", "PopHandle", "parse_original_topic", "pop_retry_topic",
-           "retry_mark"]  # fmt: skip
-
 POP_CK: Final = "POP_CK"
 """The property with the handle of a popped message."""
 FIRST_POP_TIME: Final = "1ST_POP_TIME"

@@ -30,8 +30,6 @@ from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
-__all__ = ["POP_DELAYS", "PopQueue", "Popping"]
-
 LOG: Final = logging.getLogger(__name__)
 
 POP_DELAYS: Final = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

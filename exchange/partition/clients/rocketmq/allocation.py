@@ -24,11 +24,6 @@ from exchange.partition.clients.rocketmq.round_robin import find_era
 from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Partition
 
-__all__ = [
-    "ANY_QUEUE", "AllocateAveragely", "AllocateAveragelyByCircle", "AllocateByConfig", "AllocateByMachineRoom",
-    "AllocateConsistentHash", "AllocateMachineRoomNearby", "Allocation", "assign_pop", "rebalance",
-]  # fmt: skip
-
 Item = TypeVar("Item")
 
 

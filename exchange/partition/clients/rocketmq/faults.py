@@ -22,11 +22,6 @@ from exchange.partition.hashing.java import compute_remainder, string_hash
 from exchange.partition.partitioner import Draw, Inputs
 from exchange.partition.partitions import Partitions
 
-__all__ = [
-    "DETECTOR_PERIOD", "DETECT_INTERVAL", "ERAS", "Durations", "FaultEra", "FaultItem", "FaultStrategy", "Faults",
-    "ThreadMemory", "FaultSelection", "probe", "list_probes_due",
-]  # fmt: skip
-
 DETECTOR_PERIOD: Final = 3000
 """Milliseconds between two rounds of the detector (`LatencyFaultToleranceImpl.startDetector`)."""
 DETECT_INTERVAL: Final = 2000

@@ -19,8 +19,6 @@ from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partition, Partitions
 from exchange.values.field_values import Typed
 
-__all__ = ["GrpcJava", "GrpcProxy", "require_text"]
-
 NOT_SPACE_TO_JAVA: Final = frozenset("\x85\xa0\u2007\u202f")
 """Characters that are white space to Python, but not to ``Character.isWhitespace``."""
 

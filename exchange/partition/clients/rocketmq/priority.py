@@ -23,8 +23,6 @@ from exchange.partition.partitions import Partition, Partitions
 from exchange.text.java_numbers import NotANumber, parse_integer
 from exchange.values.field_values import INTEGER_TYPES, Typed
 
-__all__ = ["PRIORITY", "Priority", "parse_priority"]
-
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 """The property that has the priority, in digits."""
 GREATEST: Final = (1 << 31) - 1

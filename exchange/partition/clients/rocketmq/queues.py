@@ -18,11 +18,6 @@ from exchange.limits import PARTITIONS
 from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Broker, Partition, Partitions
 
-__all__ = [
-    "BrokerData", "MessageQueue", "QueueData", "QueueMapping", "TopicRoute", "find_broker_name", "group_by_broker",
-    "list_proxy_queues", "publish_queues", "subscribe_queues",
-]  # fmt: skip
-
 READ: Final = 4
 """Bit of ``perm``: the queues may be read."""
 WRITE: Final = 2

@@ -21,8 +21,6 @@ from exchange.partition.hashing.java import compute_remainder
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = ["ERAS", "Era", "RoundRobin", "Turn", "find_era", "find_position"]
-
 
 class Era(NamedTuple):
     """The rules of an index in a range of versions (`org.apache.rocketmq.client.common.ThreadLocalIndex`)."""

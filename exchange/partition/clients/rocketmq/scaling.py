@@ -27,11 +27,6 @@ from exchange.partition.moves import Distribution, KeyCounts, Moves, compare_dis
 from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitions import Partitions
 
-__all__ = [
-    "SETTLED", "Action", "Beginning", "QueueCounts", "QueueOffsets", "ScalingStep", "Situation", "UnreadMessages",
-    "list_steps", "count_after", "count_moved_keys", "find_next_steps", "publish_list", "explain_refusal",
-]  # fmt: skip
-
 SETTLED: Final = 33_000
 """Milliseconds after which no producer writes to queues above the new number: ``pollNameServerInterval`` of 30 s, and
 ``sendMsgTimeout`` of 3 s for messages under way. If producers have other settings, it is their sum."""

@@ -22,11 +22,6 @@ from exchange.partition.hashing.librdkafka import fnv1a_hash
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partition, Partitions
 
-__all__ = [
-    "STRATEGIES", "ByHash", "ByHash40", "ByMachineRoom", "ByRandom", "ByRandoom", "Explicit", "GoHash",
-    "MQClientException",
-]  # fmt: skip
-
 
 class MQClientException(InputError):
     """The error that a client's ``send`` throws when it cannot choose (`org.apache.rocketmq.client.exception`)."""

@@ -15,11 +15,6 @@ from typing import Final, Literal, NamedTuple
 from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.round_robin import find_era
 
-__all__ = [
-    "EXCEPTIONS", "RETRY_RESPONSE_CODES", "STATUSES", "FaultUpdate", "Next", "Outcome", "SendSettings", "Sending",
-    "SuccessfulTry", "Thrown", "begin", "proceed", "proceed_async",
-]  # fmt: skip
-
 Mode = Literal["sync", "async", "oneway"]
 
 STATUSES: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
