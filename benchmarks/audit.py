@@ -23,8 +23,6 @@ from bindings.auditing.spark.job import run
 from bindings.auditing.spark.session import open_session
 from exchange.topology.topology import Topology
 
-__all__ = ["audit"]
-
 CORES: Final = 2
 SETTINGS: Final = {"spark.sql.files.maxPartitionBytes": "32m", "spark.sql.shuffle.partitions": "8"}
 """Settings with which the groupBy is fastest: all cores are busy until the end."""

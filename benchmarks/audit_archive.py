@@ -23,8 +23,6 @@ from bindings.archive.reading import Bias
 from bindings.archive.record import SCHEMA, make_empty_column
 from exchange import Binding, Exchange, Queue, Topology
 
-__all__ = ["EXCHANGES", "PATTERNS", "draw_by_rank", "draw_keys", "headers_topology", "keys_topology", "write_archive"]
-
 EXCHANGES: Final = tuple(f"x{number}" for number in range(5))
 QUEUES: Final = 50
 PATTERNS: Final = 1_000

@@ -22,8 +22,6 @@ from bindings.counts.columnar.classes.classes import Classifier
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.tally import Tally
 
-__all__ = ["audit_kernel"]
-
 PIECE: Final = 131_072
 """Rows of a batch."""
 

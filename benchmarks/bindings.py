@@ -15,8 +15,6 @@ from benchmarks.workloads import EXCHANGE, SEED, headers_bindings, headers_messa
 from exchange import Binding, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 from exchange.kinds.headers import match_mode
 
-__all__ = ["headers", "million", "million_wild"]
-
 SAMPLE: Final = 10_000
 
 

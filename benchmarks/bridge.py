@@ -55,8 +55,6 @@ from benchmarks.bridge_pumps import (
 )
 from bridge.endpoint import Source, Target
 
-__all__ = ["bridge"]
-
 ROUNDS: Final = 3
 COUNT: Final = 40_000
 KAFKA_COUNT: Final = 200_000

@@ -20,26 +20,6 @@ from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from exchange.amqp import ContentHeader
 from tests.support.unique import free_port
 
-__all__ = [
-    "BODY",
-    "FROM",
-    "KAFKA",
-    "SECONDS",
-    "TO",
-    "Broker",
-    "channel",
-    "declare",
-    "fill_queue",
-    "fill_topic",
-    "count_in_queue",
-    "kafka",
-    "kafka_image",
-    "make_topic",
-    "publish_all",
-    "rabbitmq",
-    "run_shovel",
-]
-
 FROM: Final = "bench-from"
 TO: Final = "bench-to"
 KAFKA: Final = "HASHSTAR_BENCH_KAFKA"

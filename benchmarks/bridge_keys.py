@@ -22,8 +22,6 @@ from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Router
 
-__all__ = ["bridge_keys"]
-
 RECURRING = 5_000
 
 

@@ -21,8 +21,6 @@ from benchmarks.bridge_pumps import KAFKA_WINDOW, WINDOW, Counting, from_queue, 
 from benchmarks.measure import processor_seconds, resident_mb
 from bridge.endpoint import Source, Target
 
-__all__ = ["PARTITIONS", "memory_of_archive", "memory_of_rabbitmq", "show_workers"]
-
 LONGEST: Final = 150.0
 """Seconds for a million messages, or for as many of them as go into that."""
 PARTITIONS: Final = 4

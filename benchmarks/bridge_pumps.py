@@ -20,21 +20,6 @@ from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Queue, Router, Topology
 
-__all__ = [
-    "KAFKA_WINDOW",
-    "WINDOW",
-    "Clock",
-    "Counting",
-    "Forgetting",
-    "Rate",
-    "from_queue",
-    "from_topic",
-    "pump_of",
-    "to_queue",
-    "to_topic",
-    "unique",
-]
-
 WINDOW: Final = 2_000
 KAFKA_WINDOW: Final = 10_000
 

@@ -23,8 +23,6 @@ from pika.exceptions import AMQPError
 
 from benchmarks.workloads import EXCHANGE, Topics
 
-__all__ = ["QUEUES", "Timing", "find_bound", "images", "run_broker", "time_inside"]
-
 VARIABLE: Final = "HASHSTAR_BENCH_RABBITMQ"
 
 QUEUES: Final = 100

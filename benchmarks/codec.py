@@ -16,8 +16,6 @@ from exchange.amqp import ContentHeader, build_lazy_message
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = ["codec"]
-
 FEW: Final[Mapping[str, Any]] = {"content_type": "application/json", "delivery_mode": 2, "message_id": "a" * 36}
 MANY: Final[Mapping[str, Any]] = {
     **FEW, "priority": 4, "correlation_id": "c" * 36, "reply_to": "answers", "app_id": "shop",

@@ -19,8 +19,6 @@ from benchmarks.workloads import EXCHANGE, SEED, dense_1k
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.routing.columns.route_columns import RouteColumns
 
-__all__ = ["columns", "draw_keys", "router_of"]
-
 WORDS = 40
 RECURRING = 50_000
 """Number of distinct keys among those that come again."""

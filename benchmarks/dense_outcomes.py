@@ -20,8 +20,6 @@ from bindings.counts.columnar.counting import Tallier
 from bindings.report.build import Sources, build_report
 from exchange import Binding, Exchange, Queue, Topology
 
-__all__ = ["dense_outcomes"]
-
 PIECE = 1 << 17
 """Rows of a batch."""
 

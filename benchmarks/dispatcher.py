@@ -24,8 +24,6 @@ from benchmarks.measure import Contestant, resident_mb, run_rounds, show
 from exchange import Delivery, Dispatcher, PikaQueue
 from exchange.dispatch import open_channel
 
-__all__ = ["dispatcher"]
-
 QUEUE: Final = "hashstar-bench"
 BODY: Final = b"x" * 100
 PREFETCH: Final = 500

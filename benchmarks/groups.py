@@ -26,8 +26,6 @@ from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.frames import Acked, Event, encode_publish
 from exchange.amqp import ContentHeader
 
-__all__ = ["groups"]
-
 QUEUE: Final = "bench"
 PARTITIONS: Final = 8
 PROCESSES: Final = 2

@@ -13,8 +13,6 @@ from benchmarks.measure import Contestant, microseconds_per, run_rounds, show, t
 from exchange import Message, Queue, Router, Topology
 from exchange.lifecycle.broker import Broker
 
-__all__ = ["lives"]
-
 
 def lives(quick: bool) -> None:
     """Consumed, expired, over limits, rejected over several hops, given back up to the delivery limit."""

@@ -19,8 +19,6 @@ from benchmarks.nats import time_gsl
 from benchmarks.workloads import EXCHANGE, Topics, dense_1k, device_keys, device_patterns, sparse_100k
 from exchange import Binding, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 
-__all__ = ["dense", "sparse", "unique"]
-
 CHUNK: Final = 50_000
 """Keys that are made ahead of being matched, so that making them is not timed."""
 

@@ -21,17 +21,6 @@ from statistics import median
 from time import process_time
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
-__all__ = [
-    "Contestant",
-    "in_child",
-    "microseconds_per",
-    "processor_seconds",
-    "resident_mb",
-    "run_rounds",
-    "show",
-    "time_call",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -20,8 +20,6 @@ from benchmarks.measure import Contestant
 from exchange import Matcher, Pattern
 from exchange.patterns.pattern import MANY, NATS, normalise_wildcards
 
-__all__ = ["time_gsl"]
-
 FOLDER: Final = Path(__file__).parent / "gsl"
 SECONDS: Final = 300
 

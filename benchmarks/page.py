@@ -21,8 +21,6 @@ from bindings.sources.section import Listing
 from exchange import Message
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser, open_browser
 
-__all__ = ["page"]
-
 SIZES: Final = (0, 100, 10_000, 100_000)
 """Numbers of bindings."""
 

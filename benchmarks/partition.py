@@ -25,8 +25,6 @@ from exchange.partition.batch import partition_batch
 from exchange.partition.hashing.hashes import murmur2, to_positive
 from exchange.partition.partitioning.specification import parse_partitioner
 
-__all__ = ["partition"]
-
 COUNT: Final = 12
 """Partitions."""
 

@@ -27,8 +27,6 @@ from exchange.partition.partitioner import Partitioner
 from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
 
-__all__ = ["partition_single"]
-
 SIZES: Final = (8, 20, 64)
 """Bytes of a key."""
 NEW: Final = 2 * hashes.KEYS

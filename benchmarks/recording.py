@@ -21,8 +21,6 @@ import pika
 from benchmarks.broker import VARIABLE, images, run_broker
 from benchmarks.measure import Contestant, run_rounds, show
 
-__all__ = ["recording"]
-
 SIZES: Final = (100, 4_096)
 """Sizes of bodies in bytes."""
 

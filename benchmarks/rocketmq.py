@@ -27,8 +27,6 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.send import SendSettings
 from tests.recorders.jvm import PROGRAMS, find_classpath, make_command
 
-__all__ = ["rocketmq"]
-
 VARIABLE: Final = "HASHSTAR_ROCKETMQ_NAMESRV"
 VERSION: Final = "5.5.0"
 SOURCE: Final = Path(__file__).parent / "RocketmqSend.java"

@@ -22,8 +22,6 @@ from exchange.selector import Selector
 from exchange.selector.meaning import evaluate
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["selector"]
-
 MESSAGES: Final = 20_000
 VERSION: Final = "5.5.0"
 

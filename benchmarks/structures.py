@@ -22,8 +22,6 @@ from benchmarks.workloads import Topics, dense_1k, many_hashes, sparse_100k, sta
 from exchange import Matcher, Pattern
 from exchange.patterns.pattern import MANY, ONE, Word, normalise_wildcards
 
-__all__ = ["structures"]
-
 
 class Structure(Protocol):
     """Patterns, searched by key: what is found is their texts."""

@@ -21,8 +21,6 @@ from typing import Any, Final
 from benchmarks.workloads import EXCHANGE, dense_1k
 from exchange import Binding, Dispatcher, Exchange, Matcher, Message, Pattern, Queue, Router, Topology
 
-__all__ = ["threads"]
-
 Work = Callable[[Any], object]
 Make = Callable[[list[str]], tuple[Work, Sequence[Any]]]
 """Function from a thread's keys to its work: a call, and the arguments of all calls."""

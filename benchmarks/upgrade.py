@@ -19,8 +19,6 @@ from bindings.auditing.local.studies import CompareStudy, CoverageStudy
 from bindings.auditing.local.study import Study
 from exchange.topology.topology import Topology
 
-__all__ = ["upgrade"]
-
 OLD, NEW = "rabbitmq-3.12", "rabbitmq-4.3"
 
 

@@ -15,20 +15,6 @@ from typing import Any, Final
 
 from exchange import Binding
 
-__all__ = [
-    "EXCHANGE",
-    "Topics",
-    "dense_1k",
-    "device_keys",
-    "device_patterns",
-    "headers_bindings",
-    "headers_messages",
-    "many_hashes",
-    "million_keys",
-    "sparse_100k",
-    "state_trap",
-]
-
 EXCHANGE: Final = "bench"
 """The exchange that all bindings have as their source."""
 

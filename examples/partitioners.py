@@ -11,8 +11,6 @@ import json
 from exchange.partition import Partition, PartitionRequest
 from exchange.partition.hashing.java import hash_code
 
-__all__ = ["by_hash_code", "by_host", "by_rack", "by_tenant", "in_turn", "random_of_all"]
-
 
 def random_of_all(request: PartitionRequest) -> int:
     """Return any partition, with or without a leader: ``ThreadLocalRandom.current().nextInt(partitions.size())``."""

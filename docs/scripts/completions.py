@@ -12,8 +12,6 @@ import bridge.completions
 from bridge.cli import hashstar
 from bridge.completions import list_rows
 
-__all__ = ["PATH", "write_table"]
-
 PATH: Final = Path(bridge.completions.__file__).with_name(bridge.completions.TABLE)
 
 

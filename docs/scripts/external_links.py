@@ -11,8 +11,6 @@ from pathlib import Path
 
 from docs.site.links import ROOT, external_links
 
-__all__ = ["list_pages"]
-
 
 def list_pages() -> Iterator[Path]:
     """Yield all pages in Markdown: of the documentation, of the examples, and those at the top."""

@@ -20,8 +20,6 @@ from bindings.upgrading.forms.words import describe_source
 from bindings.upgrading.releases import release_of
 from exchange.entities.releases import LIVE, SERIES
 
-__all__ = ["PAGE", "with_facts"]
-
 PAGE: Final = Path(__file__).parents[1] / "upgrade.md"
 
 TABLES: Final[Mapping[str, tuple[Fact, ...]]] = {

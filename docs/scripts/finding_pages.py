@@ -20,8 +20,6 @@ from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection
 from exchange.entities.releases import ROWS
 
-__all__ = ["EXAMPLES", "PAGES", "RELEASES", "ROOT", "find_example", "render_pages"]
-
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ROOT / "docs/findings"
 EXAMPLES: Final = "docs/findings/examples"

@@ -19,8 +19,6 @@ from click_man.core import write_man_pages
 
 from bridge.cli import hashstar
 
-__all__ = ["write_pages"]
-
 COMPLETIONS: Final[Mapping[str, str]] = {
     "bash": "bash-completion/completions/hashstar",
     "zsh": "zsh/site-functions/_hashstar",

@@ -19,8 +19,6 @@ from urllib.parse import urlencode
 from docs.site.links import ROOT
 from tests.support.browser import open_browser
 
-__all__ = ["MAKERS"]
-
 FOLDER: Final = ROOT / "docs" / "pictures"
 BUILD: Final = ROOT / "build" / "demo"
 

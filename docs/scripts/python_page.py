@@ -14,8 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PAGE", "write_page"]
-
 PAGE: Final = Path(__file__).parents[1] / "python.md"
 
 PACKAGES: Final[Mapping[str, str]] = {

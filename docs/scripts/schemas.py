@@ -23,8 +23,6 @@ from bridge.keys import Keys
 from bridge.pump.keys import POLICY, SOURCE
 from bridge.schema.names import SCHEMAS
 
-__all__ = ["DOCS", "FOLDER", "SETTINGS", "TABLES", "schema_files", "with_settings", "with_tables"]
-
 DOCS: Final = Path(__file__).parents[1]
 FOLDER: Final = DOCS / "schemas"
 

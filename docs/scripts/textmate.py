@@ -16,8 +16,6 @@ from bindings.sources.language.tokens import KEYWORD_KINDS, load_grammar
 from exchange.kinds import KINDS
 from exchange.values.notation import MATCH_MODES, VARIABLE
 
-__all__ = ["FILE", "build_grammar", "main"]
-
 FILE: Final = Path(__file__).parents[2] / "examples/editors/vscode/syntaxes/bindings.tmLanguage.json"
 
 ENDS: Final = r"(?![\w.@$\/+~%]|-(?!>)|\{[^\W\d]\w*\})"

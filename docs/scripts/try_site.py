@@ -21,8 +21,6 @@ from urllib.parse import urljoin
 
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser, open_browser
 
-__all__ = ["list_addresses", "try_pages", "try_site"]
-
 FAMILIES: Final = ("decisions", "findings", "repository")
 """Folders of many pages that one template makes from plain text: their longest pages are opened, for all of them."""
 LONGEST: Final = 5

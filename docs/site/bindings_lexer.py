@@ -13,8 +13,6 @@ from bindings.sources.language.tokens import KEYWORD_KINDS
 from exchange.kinds import KINDS
 from exchange.values.notation import MATCH_MODES
 
-__all__ = ["BindingsLexer"]  # Pygments takes all of these for lexers
-
 NAME: Final = r"[\w./@$+~%{}-]"
 """What a name without quotes is made of; in braces is a variable."""
 

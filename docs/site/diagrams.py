@@ -9,8 +9,6 @@ from zlib import crc32
 import mermaidx
 from pymdownx.superfences import SuperFencesException
 
-__all__ = ["draw"]
-
 THEMES: Final = {"neutral": "only-light", "dark": "only-dark"}
 """Theme of Mermaid -> the class of its picture, which `docs/site/theme/assets/hashstar.css` shows in one palette."""
 

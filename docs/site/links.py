@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["ROOT", "external_links", "find_links", "links_of", "rewrite_links", "show_palettes", "site_path"]
-
 ROOT: Final = Path(__file__).parents[2]
 
 CODE: Final = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$|(?<!`)(`+)(?!`).+?(?<!`)\3(?!`)", re.DOTALL | re.MULTILINE)

@@ -12,8 +12,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Final, NamedTuple
 
-__all__ = ["Entry", "write_texts"]
-
 SKIPPED: Final = re.compile(r"^(#|\||```|!\[|>|- |$|<|\d+\. |::: |Accepted, |\*\*Context)")
 """How a paragraph begins that is no sentence: a heading, table, block, picture, quotation or list; or a decision."""
 

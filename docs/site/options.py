@@ -9,8 +9,6 @@ import click
 
 from bridge.cli import hashstar
 
-__all__ = ["PAGE", "options_page"]
-
 PAGE: Final = "options.md"
 """Path of the page on the website."""
 

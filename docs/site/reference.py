@@ -12,8 +12,6 @@ import griffe
 
 from docs.site.links import ROOT
 
-__all__ = ["PACKAGES", "FenceExamples", "describe_plainly", "reference_pages"]
-
 PACKAGES: Final = ("exchange", "bindings", "bridge")
 
 EXAMPLE: Final = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from docs.site.links import PAGES, ROOT, TOOLS, links_of, site_path
 
-__all__ = ["Page", "linked_pages"]
-
 LANGUAGES: Final = {
     ".bindings": "bindings", ".ini": "ini", ".json": "json", ".jsonl": "json", ".py": "python", ".service": "ini",
     ".sh": "bash", ".toml": "toml", ".tpl": "text", ".txt": "text", ".yaml": "yaml", ".yml": "yaml",

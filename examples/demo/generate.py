@@ -20,8 +20,6 @@ from typing import Any, Final, NamedTuple
 from exchange import Binding, InputError, Topology
 from exchange.values.field_json import encode
 
-__all__ = ["VERSION", "Candidate", "company", "build_pool", "write_archive"]
-
 VERSION: Final = 2
 """Version of the messages, a part of an archive's name: increase it when this module writes other messages."""
 

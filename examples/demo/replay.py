@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 
 import bridge
 
-__all__ = ["CONFIG", "replay"]
-
 CONFIG: Final = Path(__file__).with_name("bridge.toml")
 WIDTH: Final = 32
 """Length of the longest bar, in characters."""

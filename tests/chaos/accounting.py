@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Account", "key_of"]
-
 NEVER = -1
 AROUND = 2
 """Number of neighbours of the same key that are shown on each side of a wrong number."""

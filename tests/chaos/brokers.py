@@ -18,11 +18,6 @@ from tests.support.servers import SERVERS, ServerKind, connect_docker, kafka_env
 from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
-__all__ = [
-    "GRACE", "SIDES", "Broker", "CommandFailed", "KafkaBroker", "RabbitmqBroker", "RocketmqBroker", "SmallDiskBroker",
-    "TransactionsBroker",
-]  # fmt: skip
-
 SIDES: Final = ("source", "target")
 
 GRACE: Final = 30

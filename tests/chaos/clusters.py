@@ -17,8 +17,6 @@ from tests.support.servers import SERVERS, connect_docker
 from tests.support.starting import Unavailable, wait_for_service
 from tests.support.unique import free_ports
 
-__all__ = ["NODES", "Cluster", "KafkaCluster", "RabbitmqCluster"]
-
 NODES: Final = 3
 COOKIE: Final = "chaos"
 OWN: Final = "/var/lib/kafka/own"

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tests.support.unique import free_port
 
-__all__ = ["TOPOLOGY", "Daemon"]
-
 TOPOLOGY: Final = 'vhost "/"\nexchange chaos: fanout\nqueue out\nchaos -> out\n'
 
 BRIDGE: Final = """\

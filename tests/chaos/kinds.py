@@ -11,8 +11,6 @@ from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
 from tests.support.servers import SERVERS
 from tests.support.starting import Unavailable
 
-__all__ = ["KINDS", "Brokers", "rounds_of"]
-
 KINDS: Final[Mapping[str, type[Broker]]] = {
     "rabbitmq": RabbitmqBroker, "kafka": KafkaBroker, "kafka for transactions": TransactionsBroker,
     "kafka on a small disk": SmallDiskBroker, "rocketmq": RocketmqBroker, "rabbitmq cluster": RabbitmqCluster,

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 from tests.chaos.kinds import Brokers
 from tests.chaos.places import Folder, Queue, Readable, RocketmqTopic, Topic, Writable
 
-__all__ = ["PAIRS", "Pair"]
-
 
 class Pair(NamedTuple):
     """A source and a target; each is made from the brokers of a run, its side, and the folder of the run."""

@@ -38,11 +38,6 @@ from tests.support.rocketmq.topics import Topics as RocketmqTopics
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-__all__ = [
-    "HEARTBEAT", "PARTITIONS", "PERSISTENT", "Folder", "Place", "Queue", "Readable", "RocketmqTopic", "Topic",
-    "Writable",
-]  # fmt: skip
-
 HEARTBEAT: Final = 2
 """Heartbeat of RabbitMQ in seconds, short so that a stall may outlast it."""
 

@@ -14,8 +14,6 @@ from itertools import cycle, islice
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["RELAYED", "Fault", "Kind", "plan"]
-
 
 class Kind(Enum):
     """A kind of fault."""

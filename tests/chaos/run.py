@@ -26,8 +26,6 @@ from tests.chaos.places import Place, Readable
 from tests.chaos.plan import RELAYED, Fault, Kind, plan
 from tests.support.bridge.relay import Relay
 
-__all__ = ["Amount", "GaveUp", "Outcome", "run"]
-
 LOOK: Final = 0.003
 """Seconds between looks at the progress."""
 

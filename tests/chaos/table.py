@@ -9,8 +9,6 @@ from tests.chaos.plan import Kind
 from tests.chaos.run import Outcome
 from tests.chaos.trial import TrialResult
 
-__all__ = ["outcome_lines", "trial_lines"]
-
 HEAD: Final = (
     "pair", "messages", *[f"{kind.value}s" for kind in Kind], "lost", "out of order", "duplicates", "per fault",
     "bound", "in flight", "began (UTC)", "seconds",

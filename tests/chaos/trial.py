@@ -24,8 +24,6 @@ from tests.chaos.places import Place, Readable, Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.watching import Visibility, Watch, read_metrics
 
-__all__ = ["LIMIT", "Trial", "TrialResult"]
-
 P = TypeVar("P", bound=Place)
 
 LIMIT: Final = 15.0

@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple, Self
 
 from tests.chaos.daemon import Daemon
 
-__all__ = ["Sample", "Visibility", "Watch", "has_stalled", "read_metrics", "seconds_to_log"]
-
 EVERY: Final = 0.2
 """Seconds between two requests."""
 

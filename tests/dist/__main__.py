@@ -24,8 +24,6 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["main"]
-
 ROOT: Final = Path(__file__).parents[2]
 DIST: Final = ROOT / "dist"
 

@@ -29,8 +29,6 @@ from tests.support.servers import SERVERS
 from tests.support.unique import free_port, unique_name
 from tests.support.waiting import find_limit
 
-__all__ = ["main"]
-
 FOLDER: Final = ROOT / "examples/compose"
 ORDERS: Final = 3_000
 KEYS: Final = ("order.eu.created", "order.us.paid", "order.us.shipped", "invoice.printed")

@@ -27,8 +27,6 @@ from tests.support.servers import SERVERS, Server, server_set
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-__all__ = ["main"]
-
 IMAGE: Final = f"hashstar/bridge:dist-{sha256(str(ROOT).encode()).hexdigest()[:8]}"
 """The same in each run of a checkout, and another one for each checkout."""
 EXTRAS: Final = "rabbitmq,kafka"

@@ -18,8 +18,6 @@ from typing import Final, NamedTuple, NoReturn
 from tests.fuzz.target import Target, offline, remove_folder
 from tests.fuzz.watch import LONGEST, Child, Progress
 
-__all__ = ["HEADING", "Campaign", "Limits", "Outcome"]
-
 STRETCHED: Final = 200
 """One of this many mutations repeats a part of the input, up to `LONGEST`, which shows work that is not linear."""
 RESTARTS: Final = 20

@@ -16,8 +16,6 @@ from unittest import mock
 
 from exchange.errors import HashstarError
 
-__all__ = ["Target", "cut", "folder", "is_same", "offline", "text_of", "write"]
-
 PART: Final = b"\n%%%%\n"
 """Separates the parts of an input that stands for several files or texts."""
 

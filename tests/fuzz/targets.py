@@ -9,8 +9,6 @@ from bindings.sources.formats import FORMATS
 from tests.fuzz import archives, crossings, documents, languages, wire
 from tests.fuzz.target import Target
 
-__all__ = ["TARGETS"]
-
 NOTHING: Final[tuple[type[Exception], ...]] = ()
 """For readers that promise not to raise."""
 HEAVY: Final = frozenset({

@@ -17,8 +17,6 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-__all__ = ["LONGEST", "Child", "Progress"]
-
 LONGEST: Final = 1 << 20
 """Maximum size in bytes of an input."""
 HEAD: Final = Struct("<QQ")

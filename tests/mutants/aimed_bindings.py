@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutants_of
 
-__all__ = ["BINDINGS"]
-
 BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/counts/columnar/classes/classes.py",

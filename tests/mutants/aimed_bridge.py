@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutants_of
 
-__all__ = ["BRIDGE"]
-
 PUMP: Final = "bridge/pump/test_pump.py simulation/test_simulation.py"
 
 BRIDGE: Final[list[Mutant]] = [

@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutants_of
 
-__all__ = ["EXCHANGE"]
-
 NOTHING: Final = "pass"
 ROUTING: Final = (
     "exchange/routing/test_router_memory.py exchange/routing/test_router.py "

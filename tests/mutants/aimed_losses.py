@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutants_of
 
-__all__ = ["LOSSES"]
-
 LIVES: Final = """
 exchange/lifecycle/test_conservation.py exchange/lifecycle/test_broker.py exchange/lifecycle/test_recorded_lives.py
 """

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Mutant", "Stale", "mutants_of"]
-
 
 class Stale(Exception):
     """A row does not fit the code any more."""

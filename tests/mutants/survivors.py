@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, mutants_of
 
-__all__ = ["SURVIVORS"]
-
 SURVIVORS: Final[list[Mutant]] = [
     *mutants_of(
         "exchange/patterns/matcher.py",

@@ -15,8 +15,6 @@ from typing import Final
 
 from tests.support.unique import free_ports
 
-__all__ = ["find_rocketmq_ports", "install", "run_server"]
-
 IMAGES: Final = Path(__file__).parent.parent.parent / ".ci" / "images.d"
 
 

@@ -31,8 +31,6 @@ from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import amqp_version
 from tests.support.unique import unique_name
 
-__all__ = ["VALUES", "names"]
-
 MOST: Final = 2**32 - 1
 """The longest delay, in milliseconds."""
 WAIT: Final = 3000

@@ -16,8 +16,6 @@ from exchange.partition.hashing.erlang import UNDEFINED, Atom
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["BUCKETS", "LISTS", "SEEDS", "TERMS", "to_source"]
-
 LISTS: Final = tuple([[key.encode() for key in KEYS[at : at + 1 + at % 3]] for at in range(len(KEYS))])
 """A routing key alone, with one more, and with two."""
 

@@ -14,8 +14,6 @@ from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 from tests.recorders.librdkafka import LEAST_FNV1A
 
-__all__: list[str] = []
-
 PROGRAM: Final = Path(__file__).parent / "go_partitioners"
 
 

@@ -13,8 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PAGE", "find_old", "names", "read", "unpack", "with_recordings", "write"]
-
 GOLDEN: Final = Path(__file__).parent.parent / "golden"
 PAGE: Final = GOLDEN.parents[1] / "docs" / "measured.md"
 TABLE: Final = re.compile(r"(\| recorded \| .*\n\|[-|]+\n)(?:\|.*\n)*")

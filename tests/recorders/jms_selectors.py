@@ -19,8 +19,6 @@ from tests.recorders import golden
 from tests.support.amqp_wire import all_types_in_pika
 from tests.support.servers import amqp_version
 
-__all__ = ["MESSAGES", "SELECTORS", "TWO", "selector"]
-
 EXCHANGE: Final = "hashstar-jms"
 QUEUE: Final = "hashstar-jms"
 

@@ -18,8 +18,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PROGRAMS", "QUICK", "ask", "digest_of", "find_cache_folder", "find_classpath", "make_command"]
-
 PROGRAMS: Final = ("java", "javac", "mvn")
 """Programs that this machine must have."""
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")

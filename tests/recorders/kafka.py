@@ -16,8 +16,6 @@ from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["BYTES", "LONE", "VERSIONS"]
-
 JAVA: Final = Path(__file__).parent / "kafka_java"
 
 LONE: Final = ("\ud800", "a\udfff", "\udc00\ud800b")

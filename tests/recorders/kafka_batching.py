@@ -17,8 +17,6 @@ from tests.recorders import golden
 from tests.recorders.jvm import QUICK, ask, find_classpath
 from tests.recorders.kafka import JAVA
 
-__all__ = ["VERSIONS", "ask_batching", "generate_runs", "generate_sender_runs"]
-
 VERSIONS: Final = ("3.9.2", "4.4.0")
 NAME: Final = "kafka-batching"
 RECORDED: Final = 2_000

@@ -22,8 +22,6 @@ from tests.recorders.kafka_log import drop_owner
 from tests.support.kafka.folder import ask_tools, dump, filled
 from tests.support.unique import free_ports
 
-__all__ = ["VERSIONS"]
-
 VERSIONS: Final = ("3.9.2", "4.3.1")
 SMALL: Final = {
     "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "2", "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",

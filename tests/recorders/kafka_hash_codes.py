@@ -15,8 +15,6 @@ from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 from tests.recorders.keys import COUNTS, KEYS, LEAST_HASH
 
-__all__ = ["CASES", "NAME"]
-
 VERSION: Final = "4.4.0"
 NAME: Final = f"kafka-hash-codes-{VERSION}"
 SOURCE: Final = Path(__file__).parent / "kafka_java" / "HashCodes.java"

@@ -22,8 +22,6 @@ from tests.recorders.brokers import install, run_server
 from tests.recorders.jvm import ask
 from tests.support.unique import free_ports
 
-__all__ = ["CODECS", "TOPICS", "drop_owner"]
-
 JAVA: Final = Path(__file__).parent / "kafka_java"
 VERSIONS: Final = ("3.9.2", "4.3.1")
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")

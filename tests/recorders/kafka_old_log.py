@@ -24,8 +24,6 @@ from tests.recorders.jvm import QUICK, find_classpath, make_command
 from tests.recorders.kafka_log import drop_owner
 from tests.support.unique import free_ports
 
-__all__ = ["CODECS", "VERSIONS", "OldBroker", "OldRecord", "run_broker", "topics_of"]
-
 JAVA: Final = Path(__file__).parent / "kafka_java"
 VERSIONS: Final = ("0.8.2.2", "0.10.2.2")
 CODECS: Final = ("none", "gzip", "snappy", "lz4")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-__all__ = ["COUNTS", "KEYS"]
-
 COUNTS: Final = (1, 2, 3, 7, 12, 16, 100)
 """The numbers of partitions."""
 

@@ -20,8 +20,6 @@ import confluent_kafka
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["LEAST_FNV1A", "PARTITIONERS", "SAMPLE", "partitions_of"]
-
 PARTITIONERS: Final = (
     "random", "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
 )  # fmt: skip

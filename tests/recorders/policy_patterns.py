@@ -17,8 +17,6 @@ from tests.recorders import golden
 from tests.support.differential import manage
 from tests.support.servers import Server, amqp_version
 
-__all__ = ["NAMES", "PATTERNS", "apply"]
-
 POLICY: Final = "hashstar-pattern"
 LONG: Final = "a" * 40
 

@@ -20,8 +20,6 @@ from tests.support.amqp_wire import all_types_in_pika
 from tests.support.differential import manage
 from tests.support.servers import Server, amqp_version
 
-__all__ = ["POLICIES", "QUEUES", "Declarer", "answer_to_policy"]
-
 NAME: Final = "hashstar-refused"
 
 TYPES: Final[tuple[dict[str, Any], ...]] = tuple(

@@ -21,8 +21,6 @@ from tests.recorders import golden
 from tests.support.differential import manage
 from tests.support.servers import Server, amqp_version
 
-__all__ = ["FILE", "STATES", "VHOST"]
-
 VHOST: Final = "hashstar-drift"
 
 FILE: Final = f"""

@@ -17,8 +17,6 @@ from tests.recorders import golden
 from tests.support.differential import publish
 from tests.support.servers import amqp_version
 
-__all__ = ["KEYS", "PATTERNS", "answers"]
-
 EXCHANGE: Final = "hashstar-topics"
 
 PATTERNS: Final = (

@@ -14,8 +14,6 @@ from bridge.rocketmq.consumer.offsets import format_table
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["OFFSETS", "SUBSCRIPTIONS", "WRITTEN"]
-
 VERSIONS: Final = ("4.9.7", "5.5.0")
 SOURCE: Final = Path(__file__).parent / "RocketmqConsume.java"
 

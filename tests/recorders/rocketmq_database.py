@@ -28,8 +28,6 @@ from tests.recorders.brokers import find_rocketmq_ports, install, run_server
 from tests.recorders.kafka_log import drop_owner
 from tests.support.rocketmq.groups import consumer_of
 
-__all__ = ["GROUP", "TOPICS", "VARIANTS"]
-
 VERSION: Final = "5.5.0"
 ROCKSDB: Final = {"storeType": "defaultRocksDB"}
 VARIANTS: Final[dict[str, dict[str, str]]] = {

@@ -14,8 +14,6 @@ from typing import Any, Final
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["ALLOCATIONS", "LATENCIES", "SCRIPTS"]
-
 VERSIONS: Final = ("4.7.1", "4.8.0", "4.9.6", "4.9.8", "5.0.0", "5.1.3", "5.5.0")
 ALLOCATING: Final = ("4.7.1", "4.9.8", "5.5.0")
 HERE: Final = Path(__file__).parent

@@ -16,8 +16,6 @@ from typing import Final
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["DIGEST", "EXPRESSIONS", "PROPERTIES"]
-
 VERSIONS: Final = ("4.9.7", "5.1.3", "5.5.0")
 HERE: Final = Path(__file__).parent
 

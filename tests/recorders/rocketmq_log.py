@@ -23,8 +23,6 @@ from tests.recorders import golden
 from tests.recorders.brokers import find_rocketmq_ports, install, run_server
 from tests.recorders.jvm import ask
 
-__all__ = ["FILE_BYTES", "KEPT", "OPEN", "SOURCE", "sends"]
-
 SOURCE: Final = Path(__file__).parent / "RocketmqLog.java"
 VERSIONS: Final = ("4.9.7", "5.5.0")
 FILE_BYTES: Final = 1 << 16

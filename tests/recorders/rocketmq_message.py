@@ -14,8 +14,6 @@ from typing import Any, Final
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["BATCHES", "GROUPS", "RECORDS", "STRINGS", "TOPICS", "USER_PROPERTIES"]
-
 VERSIONS: Final = ("4.9.7", "5.5.0")
 SOURCE: Final = Path(__file__).parent / "RocketmqMessage.java"
 

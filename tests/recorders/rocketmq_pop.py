@@ -14,8 +14,6 @@ from bridge.rocketmq.consumer.pop.handle import PopHandle, retry_mark
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["ACKS", "ANSWERS", "HANDLES", "SHARES"]
-
 VERSION: Final = "5.5.0"
 SOURCE: Final = Path(__file__).parent / "RocketmqPop.java"
 

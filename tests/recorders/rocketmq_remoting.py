@@ -14,8 +14,6 @@ from bridge.rocketmq.remoting.command import LANGUAGES, Command, SerializeType, 
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["COMMANDS", "CREDENTIALS", "to_json"]
-
 VERSIONS: Final = ("4.9.7", "5.5.0")
 HERE: Final = Path(__file__).parent
 OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")

@@ -14,8 +14,6 @@ from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["ROUTES", "SEEDS", "TURNS", "TYPED"]
-
 WHOLE: Final = ("4.7.1", "4.9.8", "5.5.0")
 OTHERS: Final = ("4.1.0-incubating", "4.8.0", "4.9.3", "5.0.0", "5.1.3")
 GRPC_CLIENT: Final = "5.2.0"

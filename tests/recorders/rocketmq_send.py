@@ -13,8 +13,6 @@ from typing import Any, Final
 from tests.recorders import golden
 from tests.recorders.jvm import ask, find_classpath
 
-__all__ = ["CODES", "SENDS"]
-
 VERSIONS: Final = ("4.7.1", "4.9.8", "5.1.3", "5.5.0")
 HERE: Final = Path(__file__).parent
 OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED")

@@ -11,8 +11,6 @@ from typing import Final
 from tests.recorders import golden, jvm
 from tests.recorders.keys import COUNTS, KEYS
 
-__all__ = ["LONE", "VERSIONS"]
-
 VERSIONS: Final = ("0.10.0", "1.9.0")
 LONE: Final = ("\ud800", "a\udc00b", "\ude00\ud83d")
 """Texts that only UTF-16 can hold: Java writes question marks for what UTF-8 cannot."""

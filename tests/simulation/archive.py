@@ -29,8 +29,6 @@ from tests.simulation.sources import Client
 from tests.simulation.world import World
 from tests.support.virtual_loop import pass_time
 
-__all__ = ["ModelArchive", "archive_simulated"]
-
 ROTATE_BYTES: Final = 4_000
 ROTATE_SECONDS: Final = 20.0
 

@@ -21,8 +21,6 @@ from tests.simulation.sources import Client
 from tests.simulation.world import World
 from tests.support.virtual_loop import pass_time
 
-__all__ = ["KafkaServer", "ModelBroker", "ModelProducer", "Record"]
-
 LIMIT: Final = 6
 """Maximum size of a batch, in bytes: that of three messages."""
 

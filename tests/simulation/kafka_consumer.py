@@ -18,8 +18,6 @@ from confluent_kafka import Message as Record
 from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.world import World
 
-__all__ = ["TOPIC", "Member", "ModelConsumer"]
-
 TOPIC: Final = "in"
 COMMIT_SECONDS: Final = 0.05
 """Maximum number of seconds until a commit has arrived, and until its answer has."""

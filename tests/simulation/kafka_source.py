@@ -24,8 +24,6 @@ from tests.simulation.plan import Fault
 from tests.simulation.sources import Client
 from tests.simulation.world import World
 
-__all__ = ["KafkaTopic", "kafka_simulated"]
-
 GROUP: Final = "group"
 SESSION: Final = 10.0
 """Number of seconds after which a group puts a silent member out."""

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from bridge.endpoints.kafka.consumer.topic_ids import MARK
 
-__all__ = ["Calls", "Late", "ModelTopic"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from unittest.mock import patch
 
 from tests.support.virtual_loop import VirtualLoop, end_all
 
-__all__ = ["SimulatedLoop", "Spinning", "simulate"]
-
 T = TypeVar("T")
 
 ASIDE: Final = "hashstar-aside"

@@ -12,8 +12,6 @@ from typing import Final
 
 from bridge.pump.policy import Backoff, Policy, Unroutable
 
-__all__ = ["ODD", "TARGETS", "Fault", "Plan", "make_plan"]
-
 TARGETS: Final = ("all", "odd", "dead")
 """Targets: two queues of the topology, and the dead letters."""
 

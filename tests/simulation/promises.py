@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["PROMISES", "Broken"]
-
 PROMISES: Final = {
     "at least once": "a message is settled only when each copy or its dead letter is confirmed, or the owner drops it",
     "nothing stands still": "once all faults are over, all messages are settled, in bounded time",

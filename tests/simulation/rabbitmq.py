@@ -34,8 +34,6 @@ from tests.simulation.sources import Broker, Client
 from tests.simulation.world import World
 from tests.support.virtual_loop import pass_time
 
-__all__ = ["RabbitmqQueue", "RabbitmqServer", "rabbitmq_simulated"]
-
 SECONDS: Final = 0.02
 """Maximum number of seconds until something has arrived."""
 

@@ -29,8 +29,6 @@ from tests.simulation.watch import WatchedSource, WatchedTarget
 from tests.simulation.world import TOPOLOGY, Events, World
 from tests.support.virtual_loop import pass_time
 
-__all__ = ["Outcome", "play"]
-
 PATIENCE: Final = 400.0
 """Maximum number of seconds until all is settled after the faults."""
 

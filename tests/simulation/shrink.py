@@ -9,8 +9,6 @@ from typing import Final
 from tests.simulation.plan import Plan
 from tests.simulation.run import play
 
-__all__ = ["shrink"]
-
 SEEDS: Final = 4
 """Number of seeds that a smaller plan is tried with, besides its own."""
 

@@ -17,8 +17,6 @@ from tests.simulation.plan import Fault
 from tests.simulation.world import World
 from tests.support.virtual_loop import pass_time
 
-__all__ = ["ACK_SECONDS", "Client", "LogSource", "ModelSource", "QueueSource"]
-
 ACK_SECONDS: Final = 0.05
 """Maximum number of seconds until an acknowledgement, or commit, has reached its broker."""
 

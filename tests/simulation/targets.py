@@ -12,8 +12,6 @@ from tests.simulation.plan import Fault
 from tests.simulation.sources import Client
 from tests.simulation.world import World, number_of
 
-__all__ = ["ModelTarget"]
-
 WRITE_SECONDS = 0.01
 """Maximum number of seconds until what was sent is written."""
 

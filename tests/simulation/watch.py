@@ -15,8 +15,6 @@ from exchange.routing.route import Placement
 from exchange.values.message import Message
 from tests.simulation.world import World, number_of
 
-__all__ = ["WatchedSource", "WatchedTarget"]
-
 
 class WatchedSource(Source):
     """A source, watched."""

@@ -14,8 +14,6 @@ from exchange import Binding, Exchange, Message, Queue, Topology
 from tests.simulation.plan import Plan
 from tests.simulation.promises import PROMISES, Broken
 
-__all__ = ["TOPOLOGY", "Events", "World", "number_of"]
-
 TOPOLOGY: Final = (
     Topology()
     .declare_exchange(Exchange("in", "topic"))

@@ -6,8 +6,6 @@ import faulthandler
 import time
 from typing import Final
 
-__all__ = ["LEAST", "MOST", "end_process_after"]
-
 LEAST: Final = 1.05
 MOST: Final = 1.2
 """Bounds of the time until the alarm when a test begins, as parts of the limit of the test."""

@@ -9,8 +9,6 @@ from bindings.analysis.crawl import Budget, OutOfBudget, find_shortest_key
 from bindings.analysis.pattern_set import MAX_STEPS, UNDECIDED, Answer
 from exchange.patterns.pattern import AMQP, Dialect, Pattern
 
-__all__ = ["covers", "empty", "overlap"]
-
 Patterns: TypeAlias = Pattern | Iterable[Pattern]
 """One pattern, or the union of several: a key matches the union if it matches any of them."""
 

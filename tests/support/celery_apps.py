@@ -12,8 +12,6 @@ from fnmatch import fnmatchcase
 from random import Random
 from typing import Any, Final
 
-__all__ = ["APPS", "FOREIGN", "TASKS", "RandomApp", "Sending", "random_app"]
-
 APPS: Final = 150
 """Number of apps that are recorded; the number of an app is its seed."""
 TASKS: Final = ("news.import", "news.update.all", "post.send", "solo")

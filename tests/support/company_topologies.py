@@ -7,8 +7,6 @@ from random import Random
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 
-__all__ = ["make_company"]
-
 AREAS = ("order", "billing", "stock", "ship", "user", "mail", "search", "price", "audit", "risk", "claim", "media")
 SERVICES = ("core", "api", "sync", "feed", "ops", "eu", "us", "ap")
 ENDINGS = ("created", "paid", "done", "failed", "retry", "index", "notify")

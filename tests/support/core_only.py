@@ -14,8 +14,6 @@ from typing import Final
 
 import click
 
-__all__ = ["list_commands"]
-
 PERMITTED: Final = {"exchange", "bindings", "bridge", "click", "lark"}
 
 

@@ -7,8 +7,6 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fields_of", "words_of"]
-
 
 def words_of(page: str) -> set[str]:
     """Return all words of a page."""

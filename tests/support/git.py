@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "commit", "git", "make_repository"]
-
 ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b",
     "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b", "GIT_ALLOW_PROTOCOL": "file",

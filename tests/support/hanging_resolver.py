@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["IS_AVAILABLE", "HangingResolver"]
-
 IS_AVAILABLE: Final = sys.platform == "linux" and shutil.which("cc") is not None
 
 SOURCE: Final = """

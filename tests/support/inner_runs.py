@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["run_each"]
-
 ROOT: Final = Path(__file__).parents[2]
 CODE: Final = """
 import json, sys, pytest

@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["PAGE", "CompleteRun", "add_complete_run", "read_complete_runs"]
-
 PAGE: Final = Path("docs/measured.md")
 ROW: Final = re.compile(r"^\| (\d{4}-\d\d-\d\d) \| `([0-9a-f]{8,40})` \| ([^|\n]*) \| ([^|\n]*) \|$", re.MULTILINE)
 

@@ -13,8 +13,6 @@ from exchange.dispatch.link import LinkLost, Unroutable
 from exchange.entities.entities import Binding, Exchange, Queue
 from exchange.values.message import Message
 
-__all__ = ["MemoryChannel", "MemoryLink"]
-
 
 class MemoryChannel:
     """A channel: what it gave and is unanswered."""

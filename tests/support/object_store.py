@@ -12,8 +12,6 @@ from urllib.parse import unquote
 
 import pytest
 
-__all__ = ["CREDENTIALS", "ObjectStore", "serve_store"]
-
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTS", "AWS_SECRET_ACCESS_KEY": "secret-of-tests", "AWS_EC2_METADATA_DISABLED": "true",
 }  # fmt: skip

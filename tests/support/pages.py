@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks", "commands"]
-
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 

@@ -15,8 +15,6 @@ from exchange.partition.partitioning.specification import parse_partitioner
 from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.values.field_values import RANGES
 
-__all__ = ["LONG", "PARAMETERS", "keys", "nested", "partitioner_for", "partitions_for"]
-
 LONG = 10**20
 """An integer that JSON holds and Java's long does not."""
 

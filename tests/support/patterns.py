@@ -14,8 +14,6 @@ from exchange.patterns.pattern import DIALECTS
 
 T = TypeVar("T")
 
-__all__ = ["all_keys", "in_a_dialect", "matched", "patterns", "words_in"]
-
 LONGEST = {"amqp": 5, "mqtt": 4, "nats": 5}
 """Maximum number of words of the keys that are tried."""
 

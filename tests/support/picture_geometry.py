@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from unicodedata import combining, east_asian_width
 from xml.etree import ElementTree as ET
 
-__all__ = ["Box", "Picture", "find_faults", "read_picture"]
-
 SVG: Final = "{http://www.w3.org/2000/svg}"
 NUMBER: Final = re.compile(r"-?[0-9.]+")
 LETTER: Final = 6.6

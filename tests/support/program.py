@@ -9,8 +9,6 @@ from unittest.mock import patch
 
 from bridge.cli import main
 
-__all__ = ["Done", "run_program"]
-
 
 class Done(NamedTuple):
     """The exit code of the program and its output."""

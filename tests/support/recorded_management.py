@@ -13,8 +13,6 @@ from urllib.parse import quote
 from tests.recorders import golden
 from tests.recorders.rabbitmq_management import VHOST
 
-__all__ = ["RECORDINGS", "RecordedBroker", "recorded_broker"]
-
 RECORDINGS = golden.names("rabbitmq-management-")
 
 

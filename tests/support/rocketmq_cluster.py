@@ -20,8 +20,6 @@ from tests.support.unique import free_ports
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-__all__ = ["Broker", "Cluster", "cluster_with"]
-
 
 @dataclass(frozen=True)
 class Broker:

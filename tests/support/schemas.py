@@ -10,8 +10,6 @@ from typing import Any
 from bridge.schema.names import SCHEMAS
 from exchange.values.json_schema import DRAFT_07
 
-__all__ = ["as_json", "build", "closed", "close", "validator", "validator_class"]
-
 
 def validator_class(draft: str = "") -> Any:
     """Return the class of validators of a draft, 2020-12 if it is not draft 7."""

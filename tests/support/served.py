@@ -24,8 +24,6 @@ from bindings.serve.watching import WatchedSource
 from bindings.sources.open import open_source
 from tests.support.waiting import find_limit
 
-__all__ = ["Served", "serve", "serve_here"]
-
 ROOT: Final = Path(__file__).parents[2]
 SECONDS: Final = 30.0
 TOKEN: Final = "a-token"  # noqa: S105

@@ -18,8 +18,6 @@ from tests.recorders.jvm import QUICK, digest_of, find_cache_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["find_archive", "find_options"]
-
 SILENT: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Without the warning that the archive is of another class path."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 
 from tests.support.waiting import stretch
 
-__all__ = ["START_SECONDS", "Unavailable", "has_ended", "read_log", "wait_for_service"]
-
 START_SECONDS: Final = 60.0
 """Maximum time until a service answers that was started, in seconds, where a processor is to spare."""
 PAUSE: Final = 0.25

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from types import EllipsisType, NoneType
 from typing import Any, Final
 
-__all__ = ["walk"]
-
 PLAIN: Final = frozenset({str, int, bytes, float, complex, bool, NoneType, EllipsisType})
 """Types of what stands in fields and is no node."""
 

@@ -17,8 +17,6 @@ import sys
 from typing import Final
 from uuid import uuid4
 
-__all__ = ["free_port", "free_ports", "unique_name"]
-
 HOST: Final = "127.0.0.1"
 FIRST: Final = 10_240
 LAST: Final = 22_528

@@ -9,8 +9,6 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["VirtualLoop", "end_all", "on_a_virtual_loop", "pass_time", "run_virtually"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-__all__ = ["LONGEST", "watched"]
-
 LONGEST = 1.0
 """Seconds for which no call may block a loop. Calls that do, block for minutes; a busy machine, for a moment."""
 

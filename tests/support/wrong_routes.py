@@ -27,9 +27,6 @@ from exchange import Topology
 from tests.recorders import golden
 from tests.recorders.rabbitmq_topics import KEYS, PATTERNS
 
-__all__ = ["Count", "faststream_topics", "kombu_memory_topics", "kombu_transport_topics", "truth"]
-
-
 BREAKING = ("*eu",)
 """Patterns that kombu cannot compile."""
 

@@ -27,8 +27,6 @@ from exchange.amqp.methods import BODY, HEADER
 from exchange.errors import BrokerError, NotFound, PreconditionFailed
 from tests.support.virtual_loop import end_all, pass_time, run_virtually
 
-__all__ = ["DEAD", "Box", "run"]
-
 DEAD: Final = "dead"
 SECONDS: Final = 0.01
 """Maximum number of seconds until something has arrived."""

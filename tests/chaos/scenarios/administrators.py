@@ -19,8 +19,6 @@ from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
 
-__all__ = ["SCENARIOS"]
-
 COUNT: Final = 1_000
 WITHOUT: Final = 30.0
 """Seconds without a right; in CI, until that is visible."""

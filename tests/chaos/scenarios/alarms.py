@@ -9,8 +9,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 ALARM: Final = 30.0
 """Duration in seconds; in CI it lasts until it is visible."""
 WATERMARK: Final = "512MiB"

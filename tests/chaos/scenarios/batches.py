@@ -14,8 +14,6 @@ from tests.chaos.scenarios.limits import set_limit
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 3_000
 WRONG: Final = 60
 EVERY: Final = MESSAGES // WRONG

@@ -20,8 +20,6 @@ from tests.chaos.trial import Trial
 from tests.support.bridge.certificates import authority_in
 from tests.support.bridge.relay import Relay
 
-__all__ = ["SCENARIOS"]
-
 LATER: Final = 20.0
 """Seconds until the files are replaced, too; in CI, until that is visible."""
 RESTART: Final = 1.0

@@ -16,8 +16,6 @@ from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
 
-__all__ = ["SCENARIOS"]
-
 RABBITMQ: Final = "rabbitmq cluster"
 KAFKA: Final = "kafka cluster"
 AWAY: Final = 10.0

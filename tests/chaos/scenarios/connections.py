@@ -15,8 +15,6 @@ from tests.chaos.scenarios.pauses import let_flow
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 CLOSED: Final = 5
 UNLIMITED: Final = '{"max-connections": -1}'
 WITHOUT: Final = 20.0

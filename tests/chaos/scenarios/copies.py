@@ -16,8 +16,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 200
 LOOP_SECONDS: Final = 3.0
 """Seconds in which a loop makes thousands of messages."""

@@ -16,8 +16,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 LIFE: Final = 1.2
 """Seconds from the first written message to the kill; in CI it comes at once."""
 DEFAULT: Final = 20

@@ -18,8 +18,6 @@ from tests.chaos.places import PARTITIONS, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 TIMES: Final = 25
 """Number of kills: more than the 20 deliveries that a quorum queue of RabbitMQ 4 allows by default."""
 MESSAGES: Final = 300

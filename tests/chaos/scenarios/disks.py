@@ -15,8 +15,6 @@ from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.starting import Unavailable
 
-__all__ = ["SCENARIOS"]
-
 FULL: Final = 40.0
 SMALL_DISK: Final = "kafka on a small disk"
 

@@ -11,8 +11,6 @@ from tests.chaos.places import Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 FROZEN: Final = 30.0
 KAFKA: Final = "kafka for transactions"
 

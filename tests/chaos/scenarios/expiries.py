@@ -16,8 +16,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 300
 WINDOW: Final = 100
 TIME: Final = 30_000

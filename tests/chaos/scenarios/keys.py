@@ -10,8 +10,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 200
 KEYS: Final = 8
 LENGTH: Final = 294

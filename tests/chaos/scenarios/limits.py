@@ -18,8 +18,6 @@ from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
 
-__all__ = ["SCENARIOS", "set_limit"]
-
 WHOLE: Final = 1_000
 """Number of messages before the limit is lowered, and after that."""
 PADDING: Final = b" " * 3_000

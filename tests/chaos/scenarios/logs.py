@@ -11,8 +11,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 HALF: Final = 500
 ENDS_WITHIN: Final = 10.0
 """Maximum number of seconds from SIGTERM to the end of a bridge that has nothing to do."""

@@ -15,8 +15,6 @@ from tests.support.hanging_resolver import IS_AVAILABLE, HangingResolver
 from tests.support.starting import Unavailable
 from tests.support.waiting import stretch
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 1_500
 DRAIN: Final = 3
 

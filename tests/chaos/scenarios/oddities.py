@@ -16,8 +16,6 @@ from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 MESSAGES: Final = 600
 LEAST: Final = 100_000
 """Maximum size of a message of the topic, in bytes (``max.message.bytes``)."""

@@ -16,8 +16,6 @@ from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
 
-__all__ = ["SCENARIOS"]
-
 COUNT: Final = 1_000
 WITHOUT: Final = 20.0
 """Duration in seconds; in CI it lasts until it is visible."""

@@ -10,8 +10,6 @@ from tests.chaos.places import Queue, Readable, RocketmqTopic, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["PLACES", "SCENARIOS", "let_flow", "place"]
-
 PAUSE: Final = 60.0
 """Duration of a pause in seconds; in CI it lasts until it is visible."""
 STOP: Final = 20.0

@@ -17,8 +17,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 FULL: Final = 200
 """Maximum number of messages in the queue."""
 SLOWLY: Final = 0.02

@@ -13,8 +13,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 TYPES: Final = ("stream", "quorum", "stream", "classic")
 """Types in their turn, after a classic queue; from a stream nothing is removed, so it must not be the last."""
 

@@ -13,8 +13,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 HALF: Final = 1_000
 LARGE: Final = "key.0"
 PADDING: Final = b" " * 3_000

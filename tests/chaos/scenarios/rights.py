@@ -13,8 +13,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["PASSWORD", "SCENARIOS", "USER", "prepare_flow", "start_flow"]
-
 USER: Final = "chaos"
 PASSWORD: Final = "first"  # noqa: S105  of a container that listens on 127.0.0.1
 OTHER: Final = "second"

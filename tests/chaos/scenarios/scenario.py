@@ -13,8 +13,6 @@ from tests.chaos.run import GaveUp
 from tests.chaos.trial import Trial, TrialResult
 from tests.support.starting import Unavailable
 
-__all__ = ["Scenario", "play"]
-
 
 class Scenario(NamedTuple):
     """A row of the table of scenarios."""

@@ -12,8 +12,6 @@ from tests.chaos.scenarios.pauses import place
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 FROZEN: Final = 65.0
 FROZEN_SHORT: Final = 8.0
 """Seconds of a freeze, which outlasts the heartbeats and sessions of `tests.chaos.places`."""

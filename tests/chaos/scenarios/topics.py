@@ -15,8 +15,6 @@ from tests.chaos.places import PARTITIONS, Queue, Readable, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 HALF: Final = 1_000
 GONE: Final = 20.0
 """Seconds until it is created again; in CI, until that is visible."""

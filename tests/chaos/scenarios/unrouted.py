@@ -14,8 +14,6 @@ from tests.chaos.places import Queue, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 KEYS: Final = 10
 ROUNDS: Final = 20
 """Number of messages of each key while the queue is away."""

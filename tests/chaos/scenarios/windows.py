@@ -10,8 +10,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import LIMIT, Trial
 
-__all__ = ["SCENARIOS"]
-
 WINDOW: Final = 50
 MESSAGES: Final = 500
 ROUTED: Final = 'vhost "/"\nexchange chaos: topic\nqueue out\nchaos -> out: "key.#"\n'

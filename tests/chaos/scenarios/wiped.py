@@ -15,8 +15,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
-__all__ = ["SCENARIOS"]
-
 HALF: Final = 1_200
 RESTARTS: Final = 2
 """Number of restarts before, each of which raises the epochs of leaders; a new cluster counts them from 0 again."""

@@ -12,8 +12,6 @@ from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import LIMIT, Trial
 
-__all__ = ["SCENARIOS"]
-
 HALF: Final = 1_000
 NAMED_AFTER: Final = 60.0
 """Maximum number of seconds until it is named: transactions of up to 30 s are usual."""

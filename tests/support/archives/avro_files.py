@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from bindings.archive.avro.container import read_header, walk_blocks
 
-__all__ = ["CODECS", "encode_rows", "record_schema", "start_of_block"]
-
 
 def record_schema(**fields: Any) -> dict[str, Any]:
     """Return the schema of records with these fields."""

@@ -11,8 +11,6 @@ import pytest
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-__all__ = ["find_container", "copy_out", "run_inside"]
-
 
 def find_container(server: Server) -> str:
     """Return the id of the server's container; skip the test if it has none."""

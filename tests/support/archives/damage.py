@@ -35,11 +35,6 @@ from exchange.rocketmq.stored_record import BATCH, split_batch, unpack_body
 from tests.bindings.archive.test_traces import TRACED, text_entry
 from tests.recorders import golden
 
-__all__ = [
-    "KINDS", "Copy", "Original", "Outcome", "Unit", "check", "make_damaged_copy", "kept_originals", "make_originals",
-    "read_archive", "write",
-]  # fmt: skip
-
 PLACES: Final = Places("topic", "=k")
 KINDS: Final = ("flipped", "cut", "doubled", "swapped")
 

@@ -23,8 +23,6 @@ from exchange import Binding, Destination, Exchange, Message, Queue, Topology
 from exchange.values.field_values import FieldTable
 from tests.support.archives import kafka_files, rocketmq_files
 
-__all__ = ["STUDY", "TOPOLOGY", "GrowingFile", "make_growing_files", "count_at_once"]
-
 TOPOLOGY = Topology(
     exchanges=[Exchange("orders", "topic"), Exchange("billing", "direct"), Exchange("events", "headers")],
     queues=[Queue("new"), Queue("all"), Queue("eu"), Queue("paid")],

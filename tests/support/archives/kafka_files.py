@@ -14,8 +14,6 @@ import pyarrow as pa
 from bindings.archive.record import Record
 from exchange.values.field_values import resolve_type
 
-__all__ = ["KafkaRecord", "batch", "message", "strip_marks", "varint", "wrapper"]
-
 
 class KafkaRecord(NamedTuple):
     """A record; ``offset`` and ``time`` are deltas to the batch's."""

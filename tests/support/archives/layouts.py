@@ -24,8 +24,6 @@ import pyarrow.parquet as pq
 from exchange.values.field_json import encode_fields
 from tests.support.archives.avro_files import encode_rows, record_schema
 
-__all__ = ["LAYOUTS", "OWN_LINES", "write_layouts"]
-
 
 class Event(NamedTuple):
     """A message that was published."""

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from exchange.partition.hashing.java import string_hash
 from tests.recorders import golden
 
-__all__ = ["Sent", "batch_unit", "blank", "index", "message", "part", "recorded_store", "store", "unit"]
-
 LOG_BYTES = 1 << 14
 
 

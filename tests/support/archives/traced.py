@@ -10,8 +10,6 @@ from urllib.parse import unquote, urlsplit
 from tests.support.differential import manage
 from tests.support.servers import Server, missing
 
-__all__ = ["open_traced"]
-
 
 @contextmanager
 def open_traced(server: Server, vhost: str) -> Iterator[Any]:

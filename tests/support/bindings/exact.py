@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from bindings.counts.sketch import Frequent
 
-__all__ = ["exact"]
-
 T = TypeVar("T")
 
 

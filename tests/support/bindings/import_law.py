@@ -27,8 +27,6 @@ from tests.support.bindings.imports import random_definitions
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-__all__ = ["BATCH", "OF_NO_USE", "Difference", "ImportLaw", "JudgedFile", "draw_file", "merge_files"]
-
 AT_ONCE: Final = 8
 """Number of files that are imported at the same time, where each may be refused: brokers wait for their disks."""
 BATCH: Final = 60

@@ -13,8 +13,6 @@ from typing import Any, Final
 from exchange.entities.releases import find_profile
 from tests.recorders.rabbitmq_arguments import DEFINITIONS, VALUES
 
-__all__ = ["random_definitions"]
-
 ABSENT: Final = object()
 """The value of a field that an entry does not have."""
 NOWHERE: Final = "hashstar-nowhere"

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["report_in", "unpack"]
-
 
 def report_in(text: str) -> Any:
     """Return the report of a page as JSON values."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from bindings.report.thresholds import Ignore
 
-__all__ = ["ALL_STATES", "ALL_STATES_IGNORED", "ALL_STATES_KEYS"]
-
 ALL_STATES: Final = """\
 exchange orders: topic
 exchange silent: fanout

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from bindings.sources.formats import FORMATS, Imported, SourceFile
 
-__all__ = ["plan_of", "read_written"]
-
 TOKEN: Final = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[A-Za-z_][\w.-]*|-?[0-9][0-9.e+-]*|[{}\[\]()=,])')
 ESCAPE: Final = re.compile(r'\\(u[0-9a-f]{4}|U[0-9a-f]{8}|[nrt"\\])|([$%])\2(?=\{)|[$%]\{')
 PLAIN: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}

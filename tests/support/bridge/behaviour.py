@@ -24,8 +24,6 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.waiting import find_limit, until
 
-__all__ = ["Place", "SourceBehaviour", "TargetBehaviour", "Reports", "on_a_loop", "read_all_of", "send_to"]
-
 P = ParamSpec("P")
 
 SECONDS = 60.0

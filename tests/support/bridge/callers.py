@@ -34,8 +34,6 @@ from exchange.values.message import Message
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-__all__ = ["Call", "KafkaSide", "RabbitmqSide", "RocketmqSide", "Side", "TimedOut", "answer_to"]
-
 CLUSTER: Final = "hashstar"
 """The name of the RocketMQ cluster in the images of the tests."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-__all__ = ["authority_in"]
-
 
 def authority_in(folder: Path) -> Path:
     """Fill a folder with ``ca``, ``server``, ``client`` and the untrusted ``other``, each .pem and .key; return it."""

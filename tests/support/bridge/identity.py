@@ -6,8 +6,6 @@ from bridge.interop import IDENTITY
 from exchange.amqp import build_lazy_message, get_content
 from exchange.values.message import Message
 
-__all__ = ["with_identity"]
-
 
 def with_identity(message: Message, identity: str | None) -> Message:
     """Return the message with this identity in the place of any other one; None: with none."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bridge.endpoint import Source
 from tests.support.bridge.behaviour import read_all_of
 
-__all__ = ["look_at_position", "read_numbers"]
-
 
 async def look_at_position(source: Source, key: str) -> list[tuple[str, str]]:
     """Return levels and texts of the findings about a key that are about a position."""

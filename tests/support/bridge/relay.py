@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from tests.support.waiting import find_limit
 
-__all__ = ["Relay", "relay_to"]
-
 T = TypeVar("T")
 
 

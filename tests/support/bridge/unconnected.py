@@ -9,8 +9,6 @@ import pika
 from bridge.endpoints.rabbitmq.frames import Contents
 from bridge.endpoints.rabbitmq.wire import Wire
 
-__all__ = ["UnconnectedWire"]
-
 
 class UnconnectedWire(Wire):
     """A wire whose channel 1 has contents, and whose other channels are not open."""

@@ -17,8 +17,6 @@ from tests.support.servers import SERVERS, connect_docker, kafka_environment, ka
 from tests.support.starting import has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
 
-__all__ = ["PASSWORD", "SCRAM_PASSWORD", "USER", "Broker", "brokers", "image_for_transactions"]
-
 USER = "bridge"
 PASSWORD = "secret, and = odd"  # noqa: S105  of a container that listens on 127.0.0.1
 SCRAM_PASSWORD = "another secret"  # noqa: S105  the same

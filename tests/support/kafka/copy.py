@@ -21,8 +21,6 @@ from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import router_to
 
-__all__ = ["SOON_MISSED", "Copying"]
-
 SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
 """Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
 

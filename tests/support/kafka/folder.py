@@ -14,8 +14,6 @@ from typing import Any, Final
 from tests.recorders.jvm import QUICK, find_classpath
 from tests.support.waiting import find_limit
 
-__all__ = ["GROUP_OPTIONS", "TOPICS", "ask_groups", "ask_tools", "check_json", "dump", "filled"]
-
 TOPICS: Final = {"orders": 3, "paid": 2, "empty": 1}
 BATCH: Final = re.compile(
     r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*?isControl: (\w+) .*?size: (\d+) magic: (\d)"

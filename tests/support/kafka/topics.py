@@ -22,8 +22,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, stretch, wait_until
 
-__all__ = ["SECONDS", "Topics", "topics_at"]
-
 SECONDS = 60.0
 ANSWER = 10.0
 

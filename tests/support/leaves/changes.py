@@ -22,8 +22,6 @@ from typing import Any, Final, NamedTuple
 
 from tests.support.measured import PAGE, read_complete_runs
 
-__all__ = ["Proof", "find_changes", "find_proof", "keep_proofs"]
-
 VARIABLE: Final = "HASHSTAR_PROVED"
 STYLE: Final = ("importlinter", "ruff", "mypy")
 """Tables of ``pyproject.toml`` below ``tool`` that no test depends on."""

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from tests.support.leaves.graph import Graph
 from tests.support.leaves.table import Leaf
 
-__all__ = ["Parts", "find_parts", "find_reasons"]
-
 PRODUCT: Final = ("exchange", "bindings", "bridge")
 AROUND: Final = ("tests", "examples", "benchmarks", "docs")
 IMAGES: Final = PurePath(".ci/images.d")

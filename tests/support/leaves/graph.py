@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from tests.support.syntax import walk
 
-__all__ = ["Graph", "Source", "read_graph"]
-
 ROOTS: Final = ("exchange", "bindings", "bridge", "tests", "examples", "benchmarks", "docs")
 BY_NAME: Final = frozenset({"import_module", "import_lazily"})
 """Names of functions that import what strings name."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-__all__ = ["LEAVES", "Leaf", "find_leaf"]
-
 
 class Leaf(NamedTuple):
     """A product that nothing else needs."""

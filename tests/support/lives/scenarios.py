@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from exchange import Message, Queue, Topology
 from tests.support.lives.plans import plain
 
-__all__ = ["PAUSE_SECONDS", "SCENARIOS", "Driver", "Scenario", "Taken", "describe", "play"]
-
 PAUSE_SECONDS: Final = 0.25
 
 

@@ -11,8 +11,6 @@ from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Consumer, Delivery
 from exchange.lifecycle.outcomes import Loss
 
-__all__ = ["Player", "State", "find_states", "play"]
-
 BODY: Final = b"m"
 FILLER: Final = b"f"
 LAPS: Final = 3

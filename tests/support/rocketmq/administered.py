@@ -20,8 +20,6 @@ from bridge.rocketmq.remoting.command import RESPONSE, Command, Decoder, Seriali
 from tests.support.archives.rocketmq_files import message
 from tests.support.waiting import find_limit
 
-__all__ = ["Cluster", "Held", "Node", "cluster"]
-
 TOPIC = "orders"
 SCHEDULED = "SCHEDULE_TOPIC_XXXX"
 HALVES = "RMQ_SYS_TRANS_HALF_TOPIC"

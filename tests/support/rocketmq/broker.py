@@ -14,8 +14,6 @@ from tests.support.servers import SERVERS, connect_docker, missing, rocketmq_env
 from tests.support.starting import has_ended, read_log, wait_for_service
 from tests.support.unique import free_ports
 
-__all__ = ["Broker", "broker"]
-
 
 class Broker:
     """A broker in a container."""

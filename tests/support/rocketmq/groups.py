@@ -21,8 +21,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-__all__ = ["by_queue", "consumer_of", "on_each", "queues_of", "read", "send", "send_in_order", "topic_at"]
-
 SECONDS = 240.0
 """Seconds until a test must have ended."""
 

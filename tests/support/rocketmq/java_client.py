@@ -11,8 +11,6 @@ from typing import Any, Final
 from tests.recorders.jvm import PROGRAMS, QUICK, ask, find_classpath
 from tests.support.servers import missing
 
-__all__ = ["LATEST", "encode_body", "probe", "probe_async"]
-
 LATEST: Final = "5.5.0"
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqProbe.java"
 OPEN: Final = ("--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-opens", "java.base/java.util=ALL-UNNAMED")

@@ -16,8 +16,6 @@ from bridge.rocketmq.remoting.message import StoredMessage
 from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath, make_command
 from tests.support.servers import missing
 
-__all__ = ["Member", "fields_of", "java", "member", "send_with_java", "transact_with_java"]
-
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqMember.java"
 VERSIONS: Final = ("5.5.0", "4.9.7")
 """Versions of the Java client; the second is for brokers of 4.x."""

@@ -17,8 +17,6 @@ from tests.support.servers import Server, missing
 from tests.support.starting import wait_for_service
 from tests.support.unique import free_ports
 
-__all__ = ["Proxy", "proxy_of"]
-
 VERSION: Final = "5.5.0"
 OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref")
 

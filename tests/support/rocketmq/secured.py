@@ -24,8 +24,6 @@ from tests.support.starting import START_SECONDS, Unavailable
 from tests.support.unique import free_ports
 from tests.support.waiting import stretch
 
-__all__ = ["OWNER", "folder_of", "secured_brokers"]
-
 KIND = SERVERS["rocketmq"]
 OWNER = Credentials("hashstar", "12345678")
 

@@ -26,8 +26,6 @@ from exchange.partition.clients.rocketmq.selectors import ByHash
 from exchange.partition.partitioning.specification import Partitioning
 from tests.support.unique import unique_name
 
-__all__ = ["Topics", "topics_at"]
-
 T = TypeVar("T")
 SECONDS = 30.0
 MANY_SECONDS = 600.0

@@ -18,8 +18,6 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.send import SendSettings
 
-__all__ = ["GROUP"]
-
 GROUP: Final = "transacting"
 AT_ONCE: Final = 20
 

@@ -8,8 +8,6 @@ from typing import Final
 from tests.support.trials import applications, exchanges, queues, quorum
 from tests.support.trials.lab import Lab
 
-__all__ = ["ELSEWHERE", "TRIALS"]
-
 Trial = Callable[[Lab], bool | None]
 """Return whether a broker behaves as the fact says; None if it is not as RabbitMQ ships it, and cannot show it."""
 
