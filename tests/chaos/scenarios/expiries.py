@@ -11,8 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from exchange.amqp import ContentHeader
 from tests.chaos.brokers import CommandFailed
-from tests.chaos.places import Queue, Topic, Writable
+from tests.chaos.places import PERSISTENT, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
@@ -22,6 +23,7 @@ TIME: Final = 30_000
 """Time of an unused queue, or of a message, in milliseconds; the risk is reported after half of it."""
 MOST: Final = 200
 REMOVED: Final = b"removed"
+EXPIRING: Final = ContentHeader.encode({}, {"delivery_mode": 2, "expiration": str(TIME)})
 
 
 def _removing(
@@ -32,12 +34,13 @@ def _removing(
     is_cut: bool = False,
     is_late: bool = False,
     counted: int = 0,
+    header: ContentHeader = PERSISTENT,
 ) -> Sequence[Writable]:
     """Take away the target, and perhaps the source's connection, until the risk is named and ``counted`` counted."""
     trial.window = WINDOW
     broker, kafka = trial.brokers.rabbitmq(), trial.brokers["kafka"]
     own = {"x-single-active-consumer": False}
-    source = trial.use(Queue("classic", trial.brokers, "source", trial.folder, own, auto_delete=not policy))
+    source = trial.use(Queue("classic", trial.brokers, "source", trial.folder, own, auto_delete=is_cut and not policy))
     target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
     source.more = f'management = "{broker.management}"\n'
 
@@ -53,13 +56,13 @@ def _removing(
     trial.at_end(clear_policy)
     trial.at_end(kafka.unpause)
     trial.bridge(source, target)
-    trial.put(source, WINDOW)
+    source.put_with(header, trial.numbers(WINDOW))
     trial.wait_for_written(WINDOW)
     trial.drain(source)
     if is_late:
         set_policy()
     kafka.pause()
-    source.put([("key.0", REMOVED)] * MESSAGES)
+    source.put_with(header, [("key.0", REMOVED)] * MESSAGES)
     if is_cut:
         trial.wait_until(lambda: trial.running[0].count_unsettled() == WINDOW, "the window is full")
         broker.relays["source"].cut()
@@ -90,6 +93,10 @@ SCENARIOS: Final = [
     _scenario(
         "a TTL behind a full window",
         partial(_removing, "message-ttl", {"message-ttl": TIME}, counted=MESSAGES - WINDOW),
+    ),
+    _scenario(
+        "expirations of messages behind a full window",
+        partial(_removing, "expiration", {}, header=EXPIRING, counted=MESSAGES - WINDOW),
     ),
     _scenario(
         "a max-length that comes while it runs, behind a full window",

@@ -21,15 +21,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from bridge.endpoint import Disconnected
+from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.deletions import Deletions
+from bridge.endpoints.outages import show_seconds
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, read_offset
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from exchange.amqp import ContentHeader
+from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
@@ -49,8 +51,12 @@ OURS: Final = "hashstar"
 """Product of the connections of bridges, one of which may stand by for another."""
 
 
+FORGOTTEN_AFTER: Final = 600.0
+"""Seconds after which the next expiration of a message counts, even if it is longer."""
+
+
 class Removed:
-    """The messages of a source that were removed unread; it outlives the source's connections."""
+    """The messages of a source that were, or may be, removed unread; it outlives the source's connections."""
 
     def __init__(self, name: str, queue: str) -> None:
         self._name = name
@@ -59,6 +65,26 @@ class Removed:
         """Number of messages that were removed before they were read."""
         self.deletions = Deletions()
         """Offsets of the present stream that were passed over."""
+
+        self._expiration: tuple[float, float] | None = None
+        """Shortest expiration of the messages that were read, in seconds, and when one had it, by the loop's time."""
+
+    def see_expiration(self, content: ContentHeader) -> None:
+        """Take note of a message that expires by itself: those behind it may, too."""
+        with suppress(MalformedHeader, ValueError):
+            seconds, now = int(content.property("expiration")) / 1_000, asyncio.get_running_loop().time()
+            before = self._expiration
+            if before is None or seconds <= before[0] or now - before[1] > FORGOTTEN_AFTER:
+                self._expiration = seconds, now
+
+    @property
+    def expirations(self) -> Sequence[Removal]:
+        """What removes messages that expire by themselves, if the latest that were read do."""
+        if self._expiration is None:
+            return ()
+        time = show_seconds(self._expiration[0])
+        what = f"queue {self._queue!r} has messages that their publisher lets expire after {time} (expiration)"
+        return (Removal(what, self._expiration[0]),)
 
     def forget(self) -> None:
         """Forget the offsets of a stream that is gone."""

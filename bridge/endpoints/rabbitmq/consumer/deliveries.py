@@ -18,6 +18,9 @@ FIXED_BYTES: Final = 512
 HEADERS: Final = 0x20
 """Flag of the headers in the first byte of a content header."""
 
+EXPIRATION: Final = 0x01
+"""Flag of the expiration in the first byte of a content header."""
+
 ID_OR_TIME: Final = 0x80 | 0x40
 """Flags of message_id and timestamp in the second byte."""
 
@@ -43,6 +46,7 @@ def make_deliveries(
     queue: str,
     epoch: int,
     on_redelivery: Callable[[ContentHeader], None],
+    on_expiration: Callable[[ContentHeader], None],
 ) -> list[Delivery]:
     """Take ``count`` of those that arrived, and return them as deliveries of the lane ``epoch``."""
     origin = f"queue {queue}"
@@ -54,6 +58,8 @@ def make_deliveries(
         size = len(body) + len(properties) + FIXED_BYTES
         if redelivered:
             on_redelivery(content)
+        if properties[0] & EXPIRATION:
+            on_expiration(content)
         identity = time = None
         if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
             identity, time = read_identity_and_time(source, queue, key, content, body)

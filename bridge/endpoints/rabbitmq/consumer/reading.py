@@ -140,12 +140,13 @@ class RabbitmqSource(Source):
         return self._removed.count
 
     async def find_removals(self) -> Sequence[Removal] | None:
+        own = () if self._is_stream else self._removed.expirations
         if self._management is None:
-            return ()
+            return own
         host = self._host or await find_host(self._brokers)
         found = await look_up_removals(*host, self._management, self._queue)
         self._host = None if found is None and self._connection is None else host  # another one may answer
-        return found
+        return None if found is None else [*found, *own]
 
     @property
     def places(self) -> frozenset[Place]:
@@ -348,11 +349,10 @@ class RabbitmqSource(Source):
             limit = await self._pace(self._pacing, limit)
         deliveries = make_deliveries(
             self._arrived, min(limit, len(self._arrived)), source=self.name, queue=self._queue, epoch=self._epoch,
-            on_redelivery=self._check_redelivery,
+            on_redelivery=self._check_redelivery, on_expiration=self._removed.see_expiration,
         )  # fmt: skip
         self._given = deliveries[-1].position
-        taken = sum([len(each.message.body) for each in deliveries])
-        self._arrived_bytes -= taken + FIXED_BYTES * len(deliveries)
+        self._arrived_bytes -= sum([len(each.message.body) for each in deliveries]) + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
         return deliveries

@@ -12,6 +12,7 @@ from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, encode_ack
+from exchange.amqp import ContentHeader
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -151,6 +152,34 @@ def test_a_delivery_of_an_earlier_connection_acknowledges_nothing() -> None:
         scene.source.settle(new[0])
         await pass_time(0.1)
         assert scene.wire.writes == [ack_frame(1)]
+
+    play_scene(play)
+
+
+def test_the_shortest_expiration_of_what_was_read_bounds_the_outage_that_is_survived() -> None:
+    """No setting of the queue shows it. A shorter one of long ago counts until a later message has one."""
+
+    async def play() -> None:
+        scene = Scene()
+
+        async def read(*expirations: str) -> list[float | None]:
+            for each in expirations:
+                scene.tags += 1
+                header = ContentHeader.encode({}, {"expiration": each, "priority": 1}).raw if each else b"\0\0"
+                scene.source._take([Arrived(scene.tags, False, b"", b"k", header, b"")])
+            await scene.source.read(100)
+            return [each.seconds for each in await scene.source.find_removals() or ()]
+
+        assert await read("") == []
+        assert await read("soon", "9" * 255, "60000", "") == [60.0]
+        await pass_time(60)
+        assert await read("30000", "90000") == [30.0]
+        assert "their publisher lets expire after 30 s (expiration)" in scene.source._removed.expirations[0].what
+        await pass_time(3_600)
+        assert await read("") == [30.0]
+        assert await read("90000") == [90.0]
+        scene.source._is_stream = True
+        assert await read("1000") == []
 
     play_scene(play)
 
