@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ from tests.support.alarm import end_process_after
 from tests.support.browser import Browser, open_browser
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
+
+# jsonschema would compile forty grammars, in 1.7 s of each process, to check a format that none of our schemas has.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # Their asserts are those of tests, in modules that are none.
 pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.kafka.folder")

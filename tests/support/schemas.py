@@ -13,7 +13,7 @@ from exchange.values.json_schema import DRAFT_07
 
 def validator_class(draft: str = "") -> Any:
     """Return the class of validators of a draft, 2020-12 if it is not draft 7."""
-    import jsonschema  # what it checks formats with compiles forty grammars: not in all processes
+    import jsonschema  # not in all processes
 
     return jsonschema.Draft7Validator if draft == DRAFT_07 else jsonschema.Draft202012Validator
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from jsonschema import Draft202012Validator
 
 from bindings.archive.formats.detect import Archive, detect
 from bindings.auditing import estimate as module
@@ -21,9 +20,9 @@ from bindings.auditing.local import planning, run
 from bindings.auditing.local.selection import EVERYTHING, Selection
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.commands.audit import audit_command
-from bridge.schema.names import SCHEMAS
 from exchange import Topology
 from tests.support.pages import ROOT
+from tests.support.schemas import validator
 
 ORDERS = str(ROOT / "examples" / "orders" / "orders.bindings")
 TRAFFIC = str(ROOT / "examples" / "orders" / "traffic.jsonl")
@@ -42,7 +41,7 @@ def test_of_a_small_archive_all_is_counted_and_no_report_printed() -> None:
 def test_the_json_is_the_same_for_programs() -> None:
     result = CliRunner().invoke(audit_command, [ORDERS, TRAFFIC, "--estimate", "--jobs", "1", "--json"])
     found = json.loads(result.stdout)
-    assert Draft202012Validator(SCHEMAS["audit-estimate"].build("audit-estimate")).is_valid(found)
+    assert validator("audit-estimate").is_valid(found)
     assert found["files"] == found["share"] == found["jobs"] == 1
     assert found["size"] == Path(TRAFFIC).stat().st_size
     assert found["read"] == found["records"] == 160
