@@ -13,8 +13,9 @@ from exchange.entities.in_force import Policies
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError
-from tests.support.servers import SERVERS, started
-from tests.support.waiting import wait_until
+from tests.support.archives.containers import run_inside
+from tests.support.servers import Server
+from tests.support.unique import unique_name
 
 LETTERS: Final = {"x-dead-letter-exchange": "amq.fanout"}
 SURE: Final = {**LETTERS, "x-overflow": "reject-publish"}
@@ -73,22 +74,12 @@ def write_arguments(arguments: dict[str, Any]) -> str:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("image", SERVERS["rabbitmq"].images())
-def test_an_argument_changes_a_queue_if_and_only_if_it_has_an_effect(image: str) -> None:
-    from testcontainers.core.container import DockerContainer
-
-    container = DockerContainer(image)
-    started(container, image)
-    try:
-
-        def ask(*words: str) -> str:
-            return str(container.exec(["rabbitmqctl", *words]).output.decode())
-
-        wait_until(lambda: "rabbitmq_version" in ask("-q", "status", "--formatter", "json"))
-        version = json.loads(ask("-q", "status", "--formatter", "json"))["rabbitmq_version"]
-        profile = find_profile(version)
+def test_an_argument_changes_a_queue_if_and_only_if_it_has_an_effect(rabbitmq_servers: list[Server]) -> None:
+    for server in rabbitmq_servers:
+        profile = find_profile(server.version)
         asked: list[tuple[str, dict[str, Any], str, bool]] = []
         queues: list[str] = []
+        prefix = unique_name("effects")
         for kind in ("classic", "quorum", "stream"):
             for base, name, value in CASES:
                 arguments = {**base, name: value}
@@ -99,14 +90,14 @@ def test_an_argument_changes_a_queue_if_and_only_if_it_has_an_effect(image: str)
                     continue
                 [settings] = Policies({}, profile=profile).possible_settings(queue)
                 asked.append((kind, arguments, name, name not in settings.without_effect))
-                for number, given in enumerate((base, arguments)):
-                    queues.append(f'{{<<"{kind}">>, <<"q{2 * len(asked) + number:03}">>, {write_arguments(given)}}}')
-        answer = ask("eval", STATE.replace("CASES", f"[{', '.join(queues)}]"))
-        states = [re.sub(r"q[0-9]{3}", "q", line) for line in answer.splitlines() if line.startswith("STATE ")]
+                for number, given in enumerate((base, arguments), 2 * len(asked)):
+                    queues.append(f'{{<<"{kind}">>, <<"{prefix}{number:03}">>, {write_arguments(given)}}}')
+        answer = run_inside(server, "rabbitmqctl", "eval", STATE.replace("CASES", f"[{', '.join(queues)}]"))
+        states = [re.sub(f"{prefix}[0-9]{{3}}", "q", line) for line in answer.splitlines() if line.startswith("STATE ")]
         assert len(states) == 2 * len(asked), answer[-3000:]
         wrong = [
-            (version, *case) for at, case in enumerate(asked) if (states[2 * at] != states[2 * at + 1]) is not case[-1]
+            (server.version, *case)
+            for at, case in enumerate(asked)
+            if (states[2 * at] != states[2 * at + 1]) is not case[-1]
         ]
         assert not wrong
-    finally:
-        container.stop()
