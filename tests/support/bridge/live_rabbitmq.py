@@ -10,6 +10,7 @@ import pika
 
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqSource, RabbitmqTarget
+from tests.support.differential import manage
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
 from tests.support.waiting import wait_until
@@ -75,6 +76,20 @@ class Broker:
         return RabbitmqTarget(
             "to", [self.address], {"queue": PublishAddress(exchange, routing_key)}, unrouted_after=patience
         )
+
+    def manage(self, method: str, path: str, body: object = None) -> None:
+        """Call the management API: each rabbitmqctl starts an Erlang of its own, which takes a second."""
+        if self.server.management_url is None:
+            missing(f"the RabbitMQ of {self.server.origin} has no management API")
+        manage(self.server, method, path, body)
+
+    def set_user(self, name: str, tags: str = "") -> None:
+        """Add a user with the password `pw`, or give it other tags."""
+        self.manage("PUT", f"users/{name}", {"password": "pw", "tags": tags})
+
+    def permit(self, user: str, configure: str, write: str, read: str) -> None:
+        """Set what a user may do, by patterns."""
+        self.manage("PUT", f"permissions/%2F/{user}", {"configure": configure, "write": write, "read": read})
 
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl in the broker's container, and return its output."""

@@ -96,7 +96,7 @@ async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -
     for arguments in ({"x_delivery_limit": -1}, {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": graveyard}):
         assert not warnings(await of_source(broker, broker.queue(x_queue_type="quorum", **arguments)))
     policy = unique_name("checking")
-    broker.control("set_policy", policy, f"^{plain}$", '{"delivery-limit": 7}')
+    broker.manage("PUT", f"policies/%2F/{policy}", {"pattern": f"^{plain}$", "definition": {"delivery-limit": 7}})
     try:
 
         async def shows() -> bool:  # the API, some seconds later
@@ -105,7 +105,7 @@ async def test_a_quorum_queue_that_drops_messages_is_a_warning(broker: Broker) -
 
         await until(shows)
     finally:
-        broker.control("clear_policy", policy)
+        broker.manage("DELETE", f"policies/%2F/{policy}")
 
 
 @on_a_loop
@@ -169,10 +169,10 @@ async def test_a_short_consumer_timeout_is_a_warning(broker: Broker) -> None:
 @on_a_loop
 async def test_permissions_to_read_and_to_write_are_checked_separately(broker: Broker) -> None:
     user, queue, exchange = unique_name("checking"), broker.queue(), broker.exchange("direct")
-    broker.control("add_user", user, "pw")
+    broker.set_user(user)
     try:
-        broker.control("set_user_tags", user, "administrator")
-        broker.control("set_permissions", user, ".*", "^nothing$", "^nothing$")
+        broker.set_user(user, "administrator")
+        broker.permit(user, ".*", "^nothing$", "^nothing$")
         address = parse_broker(f"amqp://{user}:pw@{broker.host}:{broker.port}")
         [error] = errors(await check_source([address], SourceSettings(queue), management(broker)))
         assert error == f"queue '{queue}': user '{user}' may not read it; grant it: its pattern is '^nothing$'"
@@ -184,18 +184,18 @@ async def test_permissions_to_read_and_to_write_are_checked_separately(broker: B
             [error] = errors(await target.check())
             assert words in error
             assert "may not write it" in error
-        broker.control("set_user_tags", user, "")
+        broker.set_user(user, "")
         findings = await check_source([address], SourceSettings(queue), management(broker))
         assert not errors(findings)
         assert [each.level for each in findings if "does not answer user" in each.text] == ["not checked"]
-        broker.control("set_user_tags", user, "monitoring")
-        broker.control("set_permissions", user, ".*", ".*", ".*")
+        broker.set_user(user, "monitoring")
+        broker.permit(user, ".*", ".*", ".*")
         findings = await check_source([address], SourceSettings(queue), management(broker))
         assert [each.text for each in findings if each.level == "not checked"] == [
             f"the rights of user '{user}': only administrators are shown them"
         ]
     finally:
-        broker.control("delete_user", user)
+        broker.manage("DELETE", f"users/{user}")
 
 
 @on_a_loop

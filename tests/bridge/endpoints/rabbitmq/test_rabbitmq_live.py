@@ -338,9 +338,9 @@ async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: 
 def other_user(broker: Broker) -> Iterator[str]:
     """Yield the name of a user without any permission."""
     name = unique_name("rabbitmq")
-    broker.control("add_user", name, "pw")
+    broker.set_user(name)
     yield name
-    broker.control("delete_user", name)
+    broker.manage("DELETE", f"users/{name}")
 
 
 @on_a_loop
@@ -348,7 +348,7 @@ async def test_permission_to_write_to_the_default_exchange_suffices_for_a_queue(
     broker: Broker, other_user: str
 ) -> None:
     queue = broker.queue()
-    broker.control("set_permissions", other_user, "^$", "^amq\\.default$", "^$")
+    broker.permit(other_user, "^$", "^amq\\.default$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
     target, reports = RabbitmqTarget("to", [address], {"queue": PublishAddress.queue(queue)}), Reports()
     await target.open(reports)
@@ -364,7 +364,7 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     """Neither is one that a topic permission refuses for a routing key."""
     queue, exchange = broker.queue(), broker.exchange("topic")
     broker.channel.queue_bind(queue, exchange, "#")
-    broker.control("set_permissions", other_user, "^$", "^$", "^$")
+    broker.permit(other_user, "^$", "^$", "^$")
     address = parse_broker(f"amqp://{other_user}:pw@{broker.host}:{broker.port}")
     target = RabbitmqTarget("to", [address], {"queue": PublishAddress(exchange)})
 
@@ -386,14 +386,14 @@ async def test_a_missing_permission_is_no_fault_of_the_messages(broker: Broker, 
     assert not refused.losses
     assert [failure.busy for _, failure in refused.failures] == [True, True]
     assert all(re.search(rf"403 .*exchange '{exchange}'.*grant it", each) for each in reasons(refused))
-    broker.control("set_permissions", other_user, "^$", ".*", "^$")
-    broker.control("set_topic_permissions", other_user, exchange, "^a$", "^$")
+    broker.permit(other_user, "^$", ".*", "^$")
+    broker.manage("PUT", f"topic-permissions/%2F/{other_user}", {"exchange": exchange, "write": "^a$", "read": "^$"})
     assert (await send()).losses
     refused = await send()
     assert not refused.losses
     assert [failure.waits for _, failure in refused.failures] == [True]
     assert re.search(rf"403 .*topic 'b' in exchange '{exchange}'.*grant it", reasons(refused)[0])
-    broker.control("clear_topic_permissions", other_user)
+    broker.manage("DELETE", f"topic-permissions/%2F/{other_user}")
     broker.bodies(queue)
     assert len((await send()).confirmations) == 2
     assert broker.bodies(queue) == [b"x", b"y"]
