@@ -5,6 +5,9 @@ second copy: both must be equal byte for byte. Installs the wheel into empty env
 and with all extras, runs the commands there, and writes a software bill of materials (CycloneDX) of all extras; each
 licence in it must be one of `ALLOWED`. Packages come from the index that pip is configured for, in the versions of
 ``tests/requirements.txt``; the wheel must need nothing else. Nothing is published.
+
+Where ``HASHSTAR_CACHE`` names a folder, packages that have passed are kept in it, compiled: as long as the wheel asks
+for the same and the lock has the same, only the wheel is installed beside them, and the bill is not validated again.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -108,16 +112,24 @@ def try_core(environment: Path, wheel: Path) -> None:
 
 def try_extras(environment: Path, wheel: Path) -> None:
     """Install the wheel with all extras, write the SBOM, check the licences in it, and import every module."""
+    kept = _find_kept()
+    known = kept is not None and kept.exists()
     with step("install with all extras"):
-        python = install(environment, wheel, "all")
+        python = install(environment, wheel, "all", kept=kept if known else None)
     with step("write the bill of materials"):
         sbom = DIST / f"{wheel.name.removesuffix('-py3-none-any.whl')}.cdx.json"
         options = ["--output-reproducible", "--pyproject", str(ROOT / "pyproject.toml"), "-o", str(sbom)]
-        output([sys.executable, "-m", "cyclonedx_py", "environment", *options, python])
+        output([sys.executable, "-m", "cyclonedx_py", "environment", *options, *["--no-validate"] * known, python])
     if refused := list(_refused(sbom)):
         raise click.ClickException(f"licences that are not allowed: {'; '.join(refused)}")
     with step("import every module"):
         output([python, "-c", IMPORT_ALL], cwd=environment)
+    if kept is not None and not known:
+        output([sys.executable, "-m", "pip", "--python", python, "uninstall", "--quiet", "--yes", "hashstar"])
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+        _link(_find_packages(environment), partial)
+        partial.rename(kept)
 
 
 IMPORT_ALL: Final = """\
@@ -133,22 +145,51 @@ adapters and compiled hashes.
 """
 
 
-def install(environment: Path, wheel: Path, *extras: str) -> str:
+def install(environment: Path, wheel: Path, *extras: str, kept: Path | None = None) -> str:
     """Make a virtual environment, install the wheel with the extras into it, and return its Python.
 
-    What the lock has for the extras is fetched and built here: in the environment there is nothing else than the wheel
-    asks for.
+    What the lock has for the extras is fetched and built here, or taken from what was kept: in the environment there is
+    nothing else than the wheel asks for.
     """
-    wheels = environment.with_name(f"{environment.name}-wheels")
-    wheels.mkdir()
-    options = ["--quiet", "--no-build-isolation", "--use-pep517", "--wheel-dir", str(wheels)]
-    output([sys.executable, "-m", "pip", "wheel", *options, "--requirement", write_requirements(wheels, *extras)])
     output([sys.executable, "-m", "venv", "--without-pip", str(environment)])
+    options = ["--quiet", "--no-compile", "--no-index"]
+    if kept is None:
+        wheels = environment.with_name(f"{environment.name}-wheels")
+        wheels.mkdir()
+        fetch = ["--quiet", "--no-build-isolation", "--use-pep517", "--wheel-dir", str(wheels)]
+        output([sys.executable, "-m", "pip", "wheel", *fetch, "--requirement", write_requirements(wheels, *extras)])
+        options += ["--find-links", str(wheels)]
+    else:
+        kept.touch()  # the newest are kept
+        _find_packages(environment).rmdir()
+        _link(kept, _find_packages(environment))
     python = str(environment / "bin/python")
     wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
-    options = ["--quiet", "--no-compile", "--no-index", "--find-links", str(wheels)]
     output([sys.executable, "-m", "pip", "--python", python, "install", *options, wanted])
     return python
+
+
+def _find_packages(environment: Path) -> Path:
+    """Return the folder of an environment in which packages are."""
+    return environment / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+
+
+def _find_kept() -> Path | None:
+    """Return the folder in which the packages of all extras are or will be kept, by all that decides which they are."""
+    if not (cache := os.environ.get("HASHSTAR_CACHE")):
+        return None
+    decisive = (ROOT / name for name in ("pyproject.toml", "tests/requirements.txt", "tests/support/lock.py"))
+    texts = [sys.version.encode(), Path(__file__).read_bytes(), *(path.read_bytes() for path in decisive)]
+    return Path(cache) / "dist" / sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Copy a folder by hard links, or whole where there cannot be any: pip replaces files, and changes none."""
+    try:
+        shutil.copytree(source, target, copy_function=os.link)
+    except shutil.Error:
+        shutil.rmtree(target)
+        shutil.copytree(source, target)
 
 
 def write_requirements(folder: Path, *names: str) -> str:
