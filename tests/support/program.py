@@ -7,7 +7,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 from unittest.mock import patch
 
-from bridge.cli import main
+from click.testing import CliRunner, Result
+
+from bridge.cli import hashstar, main
 
 
 class Done(NamedTuple):
@@ -31,3 +33,8 @@ def run_program(*arguments: str, given: str = "") -> Done:
     out.flush()
     err.flush()
     return Done(code, stdout.getvalue().decode(), stderr.getvalue().decode())
+
+
+def invoke(*arguments: object, given: str | None = None) -> Result:
+    """Run a command of the program, with this standard input; what it raises is raised."""
+    return CliRunner().invoke(hashstar, [*map(str, arguments)], input=given, catch_exceptions=False)

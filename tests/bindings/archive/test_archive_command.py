@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,18 +16,15 @@ from bindings.archive.formats.json_lines import encode_line
 from bindings.archive.inspection import Inspection, inspect_splits
 from bindings.archive.reading import Bad, Bias, Skipped
 from bindings.archive.record import Record, build_batch
-from bindings.commands.archive import archive_command
 from exchange.errors import InputError
 from exchange.values.message import Message
 from tests.bindings.archive.test_traces import RABTAP, TRACED, text_entry
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import FILES, RECORDS, facts, read
 from tests.support.documented import fields_of, words_of
-from tests.support.program import run_program
+from tests.support.program import invoke, run_program
 
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(archive_command, [str(argument) for argument in arguments])
+run = partial(invoke, "archive")
 
 
 def records(count: int) -> list[Record]:

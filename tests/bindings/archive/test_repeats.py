@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
+from tests.support.program import invoke
 
 LINE = '{"exchange": "e", "routing_key": "a"}\n'
 
@@ -25,12 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(hashstar, arguments)
-
-
 def count_audited(*archives: str) -> dict[str, Any]:
-    result = run("audit", "--no-spark", "-t", "t.bindings", "--format", "json", *archives)
+    result = invoke("audit", "--no-spark", "-t", "t.bindings", "--format", "json", *archives)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -53,7 +48,7 @@ def test_an_audit_counts_a_file_once_however_often_it_is_named(
     report = count_audited(*archives)
     assert report["audited"]["records"]["read"] == 5
     assert all(archive["files"] for archive in report["audited"]["archives"])
-    result = run("audit", "--no-spark", "-t", "t.bindings", *archives)
+    result = invoke("audit", "--no-spark", "-t", "t.bindings", *archives)
     notes = zip(archives, repeated, strict=True)
     assert result.stderr.splitlines() == [
         f"{path}: files that are there under a second path or by a link, and are read once: {count}"
@@ -67,9 +62,9 @@ def test_links_within_an_archive_are_read_once_by_all_commands(folder: Path) -> 
     (folder / "in/c.jsonl").hardlink_to(folder / "in/a.jsonl")
     report = count_audited("in")
     assert report["audited"]["records"]["read"] == 5
-    found = json.loads(run("archive", "inspect", "--json", "in").stdout)
+    found = json.loads(invoke("archive", "inspect", "--json", "in").stdout)
     assert (found["records"], len(found["files"])) == (5, 2)
     assert any(note.endswith("read once: 2") for note in found["notes"])
-    result = run("archive", "convert", "in", "out.jsonl")
+    result = invoke("archive", "convert", "in", "out.jsonl")
     assert "in: files that are there under a second path or by a link, and are read once: 2" in result.stderr
     assert len((folder / "out.jsonl").read_text().splitlines()) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,13 @@ from bindings.checking.rules.table import RULES
 from bridge.cli import hashstar
 from exchange import Queue
 from exchange.errors import InputError
+from tests.support.program import invoke
 
 ONE = 'exchange t: topic\nqueue q\nt -> q: "a.*", "a.b"\n'
 TWO = 'exchange t: topic\nqueue q\nt -> q: "a.*", "a.b", "a.c"\n'
 
 
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(hashstar, ["check", *map(str, arguments)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result
+run = partial(invoke, "check")
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from bindings.checking.check import MAX_FINDINGS_OF_CODE, check
 from bindings.checking.rules import paths
@@ -22,6 +23,7 @@ from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import LATEST_PROFILE, PROFILES
+from tests.support.program import invoke
 
 T = "exchange t: topic\nqueue q\nqueue r\n"
 H = "exchange h: headers\nqueue q\n"
@@ -271,8 +273,7 @@ def test_what_costs_too_much_is_undecided() -> None:
     assert {finding.code for finding in check(Topology([TOPIC], [Q], bindings))} <= {"HS104", "HS105", "HS190", "HS404"}
 
 
-def run(*arguments: object, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(check_command, [str(argument) for argument in arguments], input=stdin)
+run = partial(invoke, "check")
 
 
 def written(path: Path, text: str) -> Path:
@@ -335,7 +336,7 @@ def test_findings_have_the_lines_of_their_file(tmp_path: Path) -> None:
             assert '"a.b"' in "".join(path.read_text().splitlines()[finding["line"] - 1 : finding["line"] + 8])
         else:
             assert finding["line"] == line
-    (finding,) = json.loads(run("-", "--format", "json", "--select", "HS104", stdin=dumped).stdout)["vhosts"][0][
+    (finding,) = json.loads(run("-", "--format", "json", "--select", "HS104", given=dumped).stdout)["vhosts"][0][
         "findings"
     ]
     assert finding["line"] is None

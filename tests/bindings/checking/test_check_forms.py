@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,10 +19,10 @@ from bindings.checking.forms.github import to_workflow_commands
 from bindings.checking.report import CheckResult, SourceReport, VhostFindings
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import NEVER, RULES, SEVERITIES
-from bridge.cli import hashstar
 from exchange import Queue
 from exchange.text.display import escape_line
 from exchange.text.site import SITE
+from tests.support.program import invoke
 
 MIXED: Final = """exchange t: topic
 queue q
@@ -37,10 +37,7 @@ COMMAND: Final = re.compile(r"::(?P<name>[a-z]+) (?P<properties>.*?)::(?P<messag
 """As the runner reads a line: the properties end at the first ``::``."""
 
 
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(hashstar, ["check", *map(str, arguments)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result
+run = partial(invoke, "check")
 
 
 def test_the_guide_has_a_row_for_each_form() -> None:

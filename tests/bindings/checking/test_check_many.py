@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
+from tests.support.program import invoke
 
 COVERED = 'exchange t: topic\nqueue q\nt -> q: "a.*", "a.b"\n'
 """Has one warning."""
@@ -21,10 +21,7 @@ DEFINITIONS = '{"rabbitmq_version": "4.1.0", "queues": [{"name": "q", "vhost": "
 """Has one note."""
 
 
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(hashstar, ["check", *map(str, arguments)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result
+run = partial(invoke, "check")
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bindings.commands.diff import diff_command
 from tests.support.git import commit, git, make_repository
+from tests.support.program import invoke
 
 ORDERS = """\
 exchange orders: topic
@@ -32,9 +32,7 @@ y -> r
 """
 
 
-def run(*arguments: str) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(diff_command, arguments)
+run = partial(invoke, "diff")
 
 
 def files_of(*arguments: str) -> list[dict[str, Any]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bindings.commands.diff import diff_command
+from tests.support.program import invoke
 
 BEFORE = """\
 exchange orders: topic, alternate unrouted
@@ -22,9 +22,7 @@ unrouted -> lost
 """
 
 
-def run(*arguments: str) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(diff_command, arguments)
+run = partial(invoke, "diff")
 
 
 @pytest.fixture

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bindings.commands.diff import diff_command
 from bindings.diffing.against import FileDiff, VhostDiff
 from bindings.diffing.diff import diff
 from bindings.diffing.forms.markdown import LONGEST, to_markdown
@@ -21,14 +20,13 @@ from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from tests.bindings.diffing.test_diff_cli import BEFORE
 from tests.support.git import make_repository
+from tests.support.program import invoke
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 """A parser of GitHub's Markdown."""
 
 
-def run(*arguments: str) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(diff_command, [*arguments, "--format", "markdown"])
+run = partial(invoke, "diff", "--format", "markdown")
 
 
 def compare(before: str, after: str) -> FileDiff:

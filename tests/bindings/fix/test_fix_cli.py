@@ -7,15 +7,15 @@ import json
 import os
 import stat
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bindings.commands.check import check_command
 from bindings.fix import fix as module
 from bindings.fix.fix import fix_file, save_fixed
 from exchange.errors import InputError
+from tests.support.program import invoke
 
 SHOP = """\
 # The shop.
@@ -70,9 +70,7 @@ expect orders "order.eu.paid" -> audit, billing
 """
 
 
-def run(*arguments: str | Path) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(check_command, [str(argument) for argument in arguments])
+run = partial(invoke, "check")
 
 
 @pytest.fixture

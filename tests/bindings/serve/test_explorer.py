@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from bindings.serve.watching import WatchedSource
 from bindings.sources.document import Document
 from bindings.sources.open import Source, open_source
 from bindings.sources.section import Section
-from bridge.cli import hashstar
 from exchange import Topology
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError, HashstarError, InputError
@@ -27,6 +25,7 @@ from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.values.field_json import encode_message
 from tests.support import topologies
+from tests.support.program import invoke
 from tests.support.tiers import examples
 
 ORDERS = "examples/orders/orders.bindings"
@@ -34,11 +33,6 @@ TYPES = topologies.Kinds(
     ("direct", "fanout", "topic", "topic", "headers", "x-recent-history", "x-consistent-hash", "x-modulus-hash"), 0
 )
 """Exchange types without chance, so that a message has one route."""
-
-
-def run(*arguments: str) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(hashstar, arguments)
 
 
 def explorer_of(topology: Topology, traffic: ReportTraffic | None = None) -> Explorer:
@@ -76,7 +70,7 @@ def part(kind: str, name: str) -> dict[str, str]:
     ],
 )
 def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: list[str]) -> None:
-    ended = run("explain", "-t", ORDERS, "--json", *options, "--", exchange, key)
+    ended = invoke("explain", "-t", ORDERS, "--json", *options, "--", exchange, key)
     headers = dict(value.split("=") for option, value in pairwise(options) if option == "-H")
     message = message_of(exchange, key, **{name: _value(text) for name, text in headers.items()})
     queue = options[1] if "-q" in options else None
@@ -86,7 +80,7 @@ def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: li
 def test_explain_says_that_a_release_is_unknown_as_the_command_does(tmp_path: Path) -> None:
     path = tmp_path / "newer.bindings"
     path.write_text("profile rabbitmq-4.5\nqueue q\n")
-    ended = run("explain", "-t", str(path), "--json", "--", "", "q")
+    ended = invoke("explain", "-t", str(path), "--json", "--", "", "q")
     answer = ask(explore(str(path)), "explain", message=message_of("", "q"))
     assert answer == json.loads(ended.stdout)
     assert answer["caveat"].startswith("RabbitMQ 4.5 is newer than")
@@ -210,7 +204,7 @@ def test_the_meaning_of_a_draft_is_that_of_diff(tmp_path: Path) -> None:
     changed = tmp_path / "changed.bindings"
     text = re.sub("(?m)^expect .*$", "", Path(ORDERS).read_text()).replace('    "order.*.paid",\n', "")
     changed.write_text(text + '\nqueue neu\norders -> neu: "order.#"\n')
-    ended = run("diff", "--json", ORDERS, str(changed))
+    ended = invoke("diff", "--json", ORDERS, str(changed))
     assert ended.exit_code == 1, ended.stderr
     expected = json.loads(ended.stdout)
     assert answer["meaning"] == expected["meaning"]
@@ -228,7 +222,7 @@ def test_the_meaning_of_a_draft_is_that_of_diff(tmp_path: Path) -> None:
 def test_findings_are_those_of_check(tmp_path: Path) -> None:
     path = tmp_path / "t.bindings"
     path.write_text('exchange x: topic\nqueue q\nqueue lone\nx -> q: "a.#", "a.b"\nexpect x "a" -> lone\n')
-    ended = run("check", "--format", "json", str(path))
+    ended = invoke("check", "--format", "json", str(path))
     (host,) = json.loads(ended.stdout)["vhosts"]
     expected = [finding for finding in host["findings"] if finding["code"] != "HS901"]
     answer = ask(explore(str(path)), "findings")["findings"]
@@ -240,7 +234,7 @@ def test_findings_are_those_of_check(tmp_path: Path) -> None:
 
 def test_the_counts_of_an_audit_stand_beside_the_bindings(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    ended = run("audit", "-t", ORDERS, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
+    ended = invoke("audit", "-t", ORDERS, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
     assert report.exists(), ended.stderr
     counted = {
         (row["source"], row["destination"], row["routing_key"], json.dumps(row["arguments"])): row

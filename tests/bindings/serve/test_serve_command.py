@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
+from tests.support.program import invoke
 from tests.support.served import Served, serve
 from tests.support.waiting import find_limit, wait_until
 
 SECONDS = 30.0
-
-
-def run(*arguments: str) -> Result:
-    """Run a command that ends by itself in this process."""
-    return CliRunner().invoke(hashstar, arguments)
 
 
 def ask(served: Served, question: str, token: str = "", host: str = "localhost", **fields: Any) -> tuple[int, Any]:
@@ -60,7 +54,7 @@ def test_it_serves_at_the_printed_address_until_it_is_ended(tmp_path: Path) -> N
 def test_several_virtual_hosts_and_a_report_are_served_at_another_address_by_request(tmp_path: Path) -> None:
     report = tmp_path / "r.json"
     orders = "examples/orders/orders.bindings"
-    run("audit", "-t", orders, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
+    invoke("audit", "-t", orders, "--no-spark", "--json", str(report), "examples/orders/traffic.jsonl")
     path = tmp_path / "t.bindings"
     path.write_text(Path("examples/orders/orders.bindings").read_text() + '\nvhost "/b"\nqueue b\n')
     options = ("--vhost", "/b", "--audit", str(report), "--listen", "0.0.0.0:0", "--allow-host", "shown.example")
@@ -107,7 +101,7 @@ def test_the_browser_is_started_without_the_token(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_what_cannot_be_served_ends_it_with_2(arguments: list[str], text: str) -> None:
-    ended = run("serve", *arguments)
+    ended = invoke("serve", *arguments)
     assert ended.exit_code == 2
     assert text in ended.stderr
     assert not ended.stdout
@@ -116,11 +110,11 @@ def test_what_cannot_be_served_ends_it_with_2(arguments: list[str], text: str) -
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run("serve", "examples/orders/orders.bindings", "--listen", str(port))
+        ended = invoke("serve", "examples/orders/orders.bindings", "--listen", str(port))
     assert ended.exit_code == 2
     assert f"127.0.0.1:{port} cannot be served: Address already in use" in ended.stderr
 
 
 def test_a_signal_that_comes_as_soon_as_the_address_is_printed_ends_it_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bindings.commands.serve.click.echo", lambda *_, **__: signal.raise_signal(signal.SIGINT))
-    assert run("serve", "examples/orders/orders.bindings").exit_code == 0
+    assert invoke("serve", "examples/orders/orders.bindings").exit_code == 0

@@ -6,11 +6,11 @@ import gzip
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from bindings.cli import find_command
 from bindings.sources.recording.model import (
@@ -25,6 +25,7 @@ from bindings.upgrading.releases import release_of
 from bindings.upgrading.requests.answering import AnsweringHost
 from bindings.upgrading.requests.applications import REFUSALS, find_refused
 from exchange import Binding, Exchange, Queue, Topology
+from tests.support.program import invoke
 from tests.support.recordings import SHOP, publishing, recording, request, text_of
 
 UPGRADE = find_command("upgrade")
@@ -262,8 +263,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(UPGRADE, arguments)
+run = partial(invoke, "upgrade")
 
 
 def test_the_command_names_code_text_clients_and_counts(folder: Path) -> None:

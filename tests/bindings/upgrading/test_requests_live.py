@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ import kombu
 import pika
 import pika.exceptions
 import pytest
-from click.testing import CliRunner, Result
 
 from bindings.applying.address import Addresses
 from bindings.cli import find_command
@@ -32,6 +32,7 @@ from bindings.upgrading.releases import release_of
 from bindings.upgrading.requests.replay import replay
 from exchange import Topology
 from tests.support.differential import manage
+from tests.support.program import invoke
 from tests.support.recorded import recorded
 from tests.support.recordings import random_recording, random_topology, text_of
 from tests.support.servers import addresses_of
@@ -118,8 +119,7 @@ def clean(server: Server) -> None:
                 manage(server, "DELETE", f"{kind}/%2F/{found['name']}")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(UPGRADE, arguments)
+run = partial(invoke, "upgrade")
 
 
 def test_what_clients_ask_of_the_oldest_broker_is_answered_by_newer_ones_as_foretold(

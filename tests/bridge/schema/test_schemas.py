@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,15 +40,12 @@ from tests.support.bridge.behaviour import on_a_loop
 from tests.support.documented import words_of
 from tests.support.git import make_repository
 from tests.support.pages import ROOT
+from tests.support.program import invoke
 from tests.support.schemas import build, closed, validator, validator_class
 from tests.support.tiers import examples
 
 ORDERS = str(ROOT / "examples/orders/orders.bindings")
 TRAFFIC = str(ROOT / "examples/orders/traffic.jsonl")
-
-
-def run(*arguments: object, text: str | None = None) -> Result:
-    return CliRunner().invoke(hashstar, list(map(str, arguments)), input=text)
 
 
 def check(name: str, value: Any) -> None:
@@ -88,10 +84,10 @@ def test_the_keys_of_each_system_are_in_a_page() -> None:
 
 
 def test_the_command_lists_schemas_and_prints_one() -> None:
-    listed = run("schema")
+    listed = invoke("schema")
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines()] == list(SCHEMAS)
-    printed = run("schema", "audit")
+    printed = invoke("schema", "audit")
     assert printed.exit_code == 0
     assert printed.stdout == (FOLDER / "audit.json").read_text("utf-8")
 
@@ -103,9 +99,9 @@ def test_names_of_schemas_are_completed() -> None:
 
 
 def test_an_unknown_schema_is_refused_with_a_way_out() -> None:
-    done = run("schema", "brdge")
+    done = invoke("schema", "brdge")
     assert (done.exit_code, done.stderr) == (2, "hashstar: there is no schema 'brdge'; did you mean 'bridge'?\n")
-    assert "; known: bridge, hashstar, message" in run("schema", "\x1b[31m").stderr
+    assert "; known: bridge, hashstar, message" in invoke("schema", "\x1b[31m").stderr
 
 
 def commands_with_json(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
@@ -245,18 +241,20 @@ def test_routing_a_random_topology(folder: Path, seed: int) -> None:
         path.write_text(Definitions().with_vhosts(["/"]).with_topology(each).dump(), "utf-8")
     messages = [topologies.message(rng, topology) for _ in range(5)]
     text = "".join([json.dumps(encode_message(message)) + "\n" for message in messages])
-    for line in lines(run("route", "--skip-bad", "-t", before, text=text).stdout):
+    for line in lines(invoke("route", "--skip-bad", "-t", before, given=text).stdout):
         check("route", line)
     for message in messages:
         queue = rng.choice([*topology.queues, "none"])
-        answer = run("explain", "-t", before, "--json", "--queue", queue, "--", message.exchange, message.routing_key)
+        answer = invoke(
+            "explain", "-t", before, "--json", "--queue", queue, "--", message.exchange, message.routing_key
+        )
         if answer.exit_code == 0:
             check("explain", json.loads(answer.stdout))
-    found = run("check", "--format", "json", "--select", "HS,HS205", before)
+    found = invoke("check", "--format", "json", "--select", "HS,HS205", before)
     check("check", json.loads(found.stdout))
-    found = run("check", "--format", "json", "--statistics", before, after, folder / "none.json")
+    found = invoke("check", "--format", "json", "--statistics", before, after, folder / "none.json")
     check("check", json.loads(found.stdout))
-    changed = run("diff", "--json", "--wait", "0.3", before, after)
+    changed = invoke("diff", "--json", "--wait", "0.3", before, after)
     check("diff", json.loads(changed.stdout))
 
 
@@ -267,13 +265,13 @@ def test_routes_with_everything_that_a_line_can_have(tmp_path: Path) -> None:
         'a -> q: "#"\na -> exchange b: "u"\nb -> q: "x"\n'
     )
     text = '{"exchange": "a", "routing_key": "u"}\n{"exchange": "none", "routing_key": "u"}\n{\n'
-    answers = list(lines(run("route", "--skip-bad", "-t", topology, text=text).stdout))
+    answers = list(lines(invoke("route", "--skip-bad", "-t", topology, given=text).stdout))
     assert [{*answer} for answer in answers] == [
         {"exchange", "routing_key", "queues", "unroutable", "undecided", "partitions"}, {"error"}, {"error"},
     ]  # fmt: skip
     for answer in answers:
         check("route", answer)
-    explained = json.loads(run("explain", "-t", topology, "--json", "-H", 'CC=["x"]', "a", "u").stdout)
+    explained = json.loads(invoke("explain", "-t", topology, "--json", "-H", 'CC=["x"]', "a", "u").stdout)
     assert explained["placements"]
     assert explained["copied_to"]
     check("explain", explained)
@@ -281,12 +279,12 @@ def test_routes_with_everything_that_a_line_can_have(tmp_path: Path) -> None:
 
 def test_partitions_and_what_moves() -> None:
     keys = "".join([json.dumps({"key": key}) + "\n" for key in ("a", "b", "a", None)])
-    for line in lines(run("partition", "-p", "kafka.murmur2", "-n", 4, text=keys).stdout):
+    for line in lines(invoke("partition", "-p", "kafka.murmur2", "-n", 4, given=keys).stdout):
         assert validator("partition").is_valid(line)  # other fields of the line are kept
         check("partition", {name: value for name, value in line.items() if name != "key"})
-    moved = run("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", text=keys)
+    moved = invoke("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", given=keys)
     check("partition-moves", json.loads(moved.stdout))
-    nothing = run("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", text="")
+    nothing = invoke("partition", "-p", "kafka.murmur2", "-n", 4, "--change", 5, "--json", given="")
     check("partition-moves", json.loads(nothing.stdout))
 
 
@@ -298,7 +296,7 @@ def test_partitions_and_what_moves() -> None:
     ],
 )  # fmt: skip
 def test_selectors_that_are_checked(arguments: tuple[str, ...]) -> None:
-    check("selector-check", json.loads(run("selector", *arguments, "--json").stdout))
+    check("selector-check", json.loads(invoke("selector", *arguments, "--json").stdout))
 
 
 @pytest.mark.parametrize(
@@ -309,13 +307,13 @@ def test_selectors_that_are_checked(arguments: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_selectors_that_are_evaluated(arguments: tuple[str, ...]) -> None:
-    check("selector-match", json.loads(run("selector", "match", *arguments, "--json").stdout))
+    check("selector-match", json.loads(invoke("selector", "match", *arguments, "--json").stdout))
 
 
 def test_a_difference_with_messages(tmp_path: Path) -> None:
     other = tmp_path / "other.bindings"
     other.write_text(Path(ORDERS).read_text("utf-8").replace("order.*.created", "order.*.made"), "utf-8")
-    value = json.loads(run("diff", "--json", "--messages", TRAFFIC, ORDERS, other).stdout)
+    value = json.loads(invoke("diff", "--json", "--messages", TRAFFIC, ORDERS, other).stdout)
     assert value["messages"]["moves"]
     check("diff", value)
 
@@ -328,7 +326,7 @@ def test_files_compared_with_a_revision(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "c.bindings").unlink()
     (tmp_path / "d.bindings").write_text(text, "utf-8")
     monkeypatch.chdir(tmp_path)
-    value = json.loads(run("diff", "--json", "--against", "main").stdout)
+    value = json.loads(invoke("diff", "--json", "--against", "main").stdout)
     assert {file["state"] for file in value["files"]} >= {"changed", "gone", "new"}
     assert any(file["error"] for file in value["files"])
     check("diff", value)
@@ -337,9 +335,9 @@ def test_files_compared_with_a_revision(tmp_path: Path, monkeypatch: pytest.Monk
 def test_findings_compared_with_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "t.bindings").write_text('exchange e: topic\nqueue q\ne -> q: "a"\ne -> q: "#"\n')
     baseline = tmp_path / "baseline.json"
-    assert run("check", "--baseline", baseline, "--write-baseline", tmp_path / "t.bindings").exit_code == 0
+    assert invoke("check", "--baseline", baseline, "--write-baseline", tmp_path / "t.bindings").exit_code == 0
     (tmp_path / "t.bindings").write_text("exchange e: topic\nqueue q\n")
-    value = json.loads(run("check", "--format", "json", "--baseline", baseline, tmp_path / "t.bindings").stdout)
+    value = json.loads(invoke("check", "--format", "json", "--baseline", baseline, tmp_path / "t.bindings").stdout)
     assert value["baseline"]["gone"]
     check("check", value)
 
@@ -348,12 +346,12 @@ def test_findings_compared_with_a_baseline(tmp_path: Path) -> None:
 
 
 def test_an_archive_and_its_lines(tmp_path: Path) -> None:
-    check("archive-inspect", json.loads(run("archive", "inspect", "--json", TRAFFIC).stdout))
+    check("archive-inspect", json.loads(invoke("archive", "inspect", "--json", TRAFFIC).stdout))
     (tmp_path / "bad.jsonl").write_text(Path(TRAFFIC).read_text("utf-8") + "{\n", "utf-8")
-    inspected = json.loads(run("archive", "inspect", "--json", tmp_path / "bad.jsonl").stdout)
+    inspected = json.loads(invoke("archive", "inspect", "--json", tmp_path / "bad.jsonl").stdout)
     assert inspected["bad"]
     check("archive-inspect", inspected)
-    assert run("archive", "convert", TRAFFIC, tmp_path / "out.jsonl").exit_code == 0
+    assert invoke("archive", "convert", TRAFFIC, tmp_path / "out.jsonl").exit_code == 0
     for line in lines((tmp_path / "out.jsonl").read_text("utf-8")):
         check("archive-line", line)
         assert validator("message").is_valid(line)
@@ -362,12 +360,12 @@ def test_an_archive_and_its_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_stores_of_rocketmq(tmp_path: Path, name: str) -> None:
     store = recorded_store(name, tmp_path)
-    inspected = json.loads(run("archive", "inspect", "--json", store).stdout)
+    inspected = json.loads(invoke("archive", "inspect", "--json", store).stdout)
     check("archive-inspect", inspected)
     topic = max(inspected["topics"], key=lambda each: each["messages"])["topic"]
-    check("archive-inspect", json.loads(run("archive", "inspect", "--json", "--topic", topic, store).stdout))
+    check("archive-inspect", json.loads(invoke("archive", "inspect", "--json", "--topic", topic, store).stdout))
     for option in ("--key", "--message-id"):
-        asked = run("archive", "inspect", "--json", option, "7F000001000078BF0000000000000000", store)
+        asked = invoke("archive", "inspect", "--json", option, "7F000001000078BF0000000000000000", store)
         if asked.exit_code in (0, 1) and asked.stdout:
             check("archive-inspect", json.loads(asked.stdout))
 
@@ -380,7 +378,7 @@ def test_an_audit_with_everything(tmp_path: Path) -> None:
         '[audit]\nfail_under = 99\nmax_bad = 0\n[audit.exchanges."*"]\nfail_under = 50\n'
         '[[audit.ignore]]\nsource = "*"\npattern = "order.*.refunded"\nreason = "r"\nuntil = 2099-01-01\n'
     )
-    done = run(
+    done = invoke(
         "audit", "-t", ORDERS, "--no-spark", "--format", "json", "--verify", "--compare", other, "--settings",
         settings_file, TRAFFIC,
     )  # fmt: skip
@@ -407,7 +405,7 @@ def test_the_check_of_a_bridge(tmp_path: Path) -> None:
         'queues = ["q"]\n'
     )
     for options in ((), ("--offline",)):
-        done = run("bridge", "check", "--json", *options, tmp_path / "bridge.toml")
+        done = invoke("bridge", "check", "--json", *options, tmp_path / "bridge.toml")
         check("bridge-check", json.loads(done.stdout))
 
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.cli import hashstar
 from exchange import Policy, Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.precedence import InForceAccount, build_account, format_account
 from exchange.values.documents import encode_as
+from tests.support.program import invoke
 
 JOBS = Queue("jobs", arguments={"x-max-length": 50, "x-overflow": "reject-publish", "x-queue-type": "classic"})
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(hashstar, [str(argument) for argument in arguments])
 
 
 def lines(queue: Queue, *policies: Policy) -> list[str]:
@@ -99,20 +94,20 @@ def test_explain_prints_what_is_in_force_in_the_queue_asked_about(tmp_path: Path
         "queue jobs: x-max-length = 50\nqueue plain\n"
         'policy limits: "^jobs$", queues, max-length = 10, dead-letter-exchange = "\\u001b[1m"\n'
     )
-    result = run("explain", "-t", topology, "", "jobs", "--queue", "jobs")
+    result = invoke("explain", "-t", topology, "", "jobs", "--queue", "jobs")
     assert result.stdout.splitlines()[-3:] == [
         "in force in queue 'jobs' (classic):",
         "  dead-letter-exchange: \"\\u001b[1m\" (policy 'limits')",
         "  max-length: 10 (policy 'limits'), overrides 50 (argument)",
     ]
-    assert "in force" not in run("explain", "-t", topology, "", "jobs", "--queue", "plain").stdout
-    [answer] = [json.loads(run("explain", "-t", topology, "", "x", "-q", "jobs", "--json").stdout)]
+    assert "in force" not in invoke("explain", "-t", topology, "", "jobs", "--queue", "plain").stdout
+    [answer] = [json.loads(invoke("explain", "-t", topology, "", "x", "-q", "jobs", "--json").stdout)]
     assert answer["asked"]["in_force"]["settings"][1] == {
         "name": "max-length",
         "values": [{"value": 10, "source": "policy", "policy": "limits"}],
         "overridden": [{"value": 50, "source": "argument", "policy": None}],
     }
-    missing = json.loads(run("explain", "-t", topology, "", "x", "-q", "gone", "--json").stdout)
+    missing = json.loads(invoke("explain", "-t", topology, "", "x", "-q", "gone", "--json").stdout)
     assert missing["asked"]["in_force"] is None
 
 
@@ -135,5 +130,5 @@ def test_the_profile_is_printed_where_the_topology_chose_an_older_one(tmp_path: 
     ):  # fmt: skip
         topology.write_text(f"profile {profile}\nqueue q\n")
         by = "by the rules of rabbitmq-4.0"
-        assert (by in run("explain", "-t", topology, "", "q", *options).stdout) is printed
-        assert (by in run("diff", topology, topology, *options).stdout) is printed
+        assert (by in invoke("explain", "-t", topology, "", "q", *options).stdout) is printed
+        assert (by in invoke("diff", topology, topology, *options).stdout) is printed

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from exchange.commands.partition import partition_command
 from exchange.partition.hashing.hashes import murmur2
 from exchange.partition.partitioning.strategies import STRATEGIES
+from tests.support.program import invoke
 
-
-def run(*arguments: str, given: str = "") -> Result:
-    """Run the command."""
-    return CliRunner().invoke(partition_command, arguments, input=given)
+run = partial(invoke, "partition")
 
 
 def test_each_line_gets_its_partition() -> None:

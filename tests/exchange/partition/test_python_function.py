@@ -12,9 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError, TextError
 from exchange.partition import Broker, Inputs, Partition, PartitionRequest, Partitions, Producer
@@ -22,6 +20,7 @@ from exchange.partition.partitioning import Partitioning
 from exchange.partition.python_function import PartitionerFailed, PythonFunction
 from exchange.topology.partitioners import import_partitioners
 from exchange.values.field_values import Typed
+from tests.support.program import invoke
 
 MODULE = """
 from pathlib import Path
@@ -92,10 +91,6 @@ def was_imported() -> bool:
     return Path("was-imported").exists()
 
 
-def run(*arguments: str, lines: str = "") -> Result:
-    return CliRunner().invoke(hashstar, arguments, input=lines)
-
-
 def asked(function: Callable[..., Any], key: Any = None, value: Any = None, **given: Any) -> Any:
     partitioner = PythonFunction("own:function", function=function)
     return partitioner.answer(PartitionRequest("topic", key, value, Partitions.from_count(3), **given))
@@ -131,14 +126,14 @@ def test_chance_time_and_memory_come_from_outside_so_a_run_replays() -> None:
         turn = request.memory or 0
         return (turn + request.draw(3) + request.now) % 3, turn + 1
 
-    def run() -> list[int | None]:
+    def invoke() -> list[int | None]:
         producer = Producer(
             PythonFunction("own:choose", function=choose), Random(5).randrange, iter(range(99)).__next__
         )
         return [producer.choose(topic, "k", Partitions.from_count(3), b"").partition for topic in "aabababbba"]
 
-    assert run() == run()
-    assert len({*run()}) == 3
+    assert invoke() == invoke()
+    assert len({*invoke()}) == 3
     memory = None
     for turn in range(4):
         _, memory = asked(choose, inputs=Inputs(lambda n: 0, 0), kept=memory)
@@ -184,7 +179,7 @@ def test_a_function_that_fails_is_named(module: str, name: str, problem: str) ->
     with pytest.raises(PartitionerFailed, match=name):
         partitioning.partitioner.choose("k", partitioning.partitions)
     assert partitioning.choose(Message("", "k")).rule == f"python:{module}:{name} {problem}"
-    done = run("partition", "-p", f"python:{module}:{name}", "-n", "3", lines='{"key": "k"}\n')
+    done = invoke("partition", "-p", f"python:{module}:{name}", "-n", "3", given='{"key": "k"}\n')
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"python:{module}:{name} {problem}" in done.stderr
 
@@ -203,7 +198,7 @@ def test_a_function_that_fails_is_named(module: str, name: str, problem: str) ->
 )
 def test_what_cannot_be_imported_is_said_with_the_reason(module: str, text: str, problem: str) -> None:
     """With exit code 2, before a line is read."""
-    done = run("partition", "-p", text.format(module), "-n", "3")
+    done = invoke("partition", "-p", text.format(module), "-n", "3")
     assert done.exit_code == 2
     assert problem.format(module) in done.stderr
 
@@ -239,13 +234,13 @@ def test_parameters_are_keyword_arguments(module: str) -> None:
 def test_lines_have_values_and_topics_for_functions(module: str) -> None:
     """Only for them: other strategies leave such fields as they are."""
     lines = '{"key": "a", "value": "four", "topic": "t"}\n{"key": "b"}\n'
-    done = run("partition", "-p", f"python:{module}:by_size", "-n", "3", lines=lines)
+    done = invoke("partition", "-p", f"python:{module}:by_size", "-n", "3", given=lines)
     assert [json.loads(line)["partition"] for line in done.stdout.splitlines()] == [1, 0]
-    seeded = run("partition", "-p", f"python:{module}:turns", "-n", "3", "--seed", "1", lines=lines * 2)
+    seeded = invoke("partition", "-p", f"python:{module}:turns", "-n", "3", "--seed", "1", given=lines * 2)
     assert [json.loads(line)["partition"] for line in seeded.stdout.splitlines()] == [0, 0, 1, 1]
-    odd = run("partition", "-p", "kafka.murmur2", "-n", "3", lines='{"key": "a", "value": {"a": {}}, "topic": 5}\n')
+    odd = invoke("partition", "-p", "kafka.murmur2", "-n", "3", given='{"key": "a", "value": {"a": {}}, "topic": 5}\n')
     assert odd.exit_code == 0
-    moved = run("partition", "-p", "kafka.murmur2", "-n", "3", "--change", f"python:{module}:Own.first", lines=lines)
+    moved = invoke("partition", "-p", "kafka.murmur2", "-n", "3", "--change", f"python:{module}:Own.first", given=lines)
     assert moved.exit_code == 0
     assert f"python:{module}:Own.first over 3" in moved.stdout
 
@@ -259,29 +254,29 @@ def topology_file(module: str, function: str) -> str:
 def test_no_command_runs_code_that_a_file_names_unasked(module: str) -> None:
     """Neither those that route nor those that only read the topology; definitions of a broker neither."""
     file = topology_file(module, "by_size")
-    converted = run("convert", file, "--format", "definitions")
+    converted = invoke("convert", file, "--format", "definitions")
     assert converted.exit_code == 0
     Path("definitions.json").write_text(converted.stdout, encoding="utf-8")
     message = '{"exchange": "t", "routing_key": "k"}\n'
     for source in (file, "definitions.json"):
-        routed = run("route", "-t", source, lines=message)
+        routed = invoke("route", "-t", source, given=message)
         assert json.loads(routed.stdout)["partitions"] == {"q": None}
-        explained = run("explain", "-t", source, "t", "k")
+        explained = invoke("explain", "-t", source, "t", "k")
         assert "is code, which is imported only where its owner allows it" in explained.stdout
         for command in (("check", source), ("graph", source), ("diff", source, source), ("fmt", "--check", file)):
-            assert run(*command).exit_code in (0, 1), command
+            assert invoke(*command).exit_code in (0, 1), command
     assert not was_imported()
 
 
 def test_route_and_explain_run_it_where_they_may(module: str) -> None:
     file = topology_file(module, "by_size")
     lines = "".join(f'{{"exchange": "t", "routing_key": "k", "body": "{body}"}}\n' for body in ("a", "ab", "abc"))
-    routed = run("route", "-t", file, "--allow-python", lines=lines)
+    routed = invoke("route", "-t", file, "--allow-python", given=lines)
     assert [json.loads(line)["partitions"]["q"] for line in routed.stdout.splitlines()] == ["1", "2", "0"]
-    explained = run("explain", "-t", file, "--allow-python", "--body", "ab", "t", "k")
+    explained = invoke("explain", "-t", file, "--allow-python", "--body", "ab", "t", "k")
     assert "q -> partition 2" in explained.stdout
     assert was_imported()
-    missing = run("explain", "-t", topology_file(module, "nothing"), "--allow-python", "t", "k")
+    missing = invoke("explain", "-t", topology_file(module, "nothing"), "--allow-python", "t", "k")
     assert missing.exit_code == 2
     assert f"queue 'q': python:{module}:nothing cannot be imported" in missing.stderr
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
-from click.testing import CliRunner, Result
+from tests.support.program import invoke
 
-from exchange.commands.selector import selector_command
-
-
-def run(*arguments: str) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(selector_command, arguments)
+run = partial(invoke, "selector")
 
 
 def test_a_fine_selector_names_what_it_asks_for() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
 from tests.recorders import golden
 from tests.recorders.kafka_folder import VERSIONS
 from tests.support.documented import fields_of, words_of
 from tests.support.kafka.folder import check_json
+from tests.support.program import invoke
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -28,8 +28,7 @@ def folder(version: str, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(hashstar, ["archive", "inspect", *map(str, arguments)])
+run = partial(invoke, "archive", "inspect")
 
 
 def inspect(folder: Path, *options: str) -> dict[str, Any]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import struct
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.timer import SLOT, UNIT, read_timer_files
-from bridge.cli import hashstar
 from exchange.text.site import build_install_command
 from tests.recorders import golden
 from tests.recorders.rocketmq_database import GROUP, TOPICS, VARIANTS
+from tests.support.program import invoke
 
 WAITING = 9
 """Messages that are due in an hour; three more were delivered after two seconds."""
@@ -33,8 +33,7 @@ def folder(variant: str, request: pytest.FixtureRequest, tmp_path: Path) -> Path
     return tmp_path / "store"
 
 
-def run(folder: Path, *options: str) -> Result:
-    return CliRunner().invoke(hashstar, ["archive", "inspect", str(folder), *options])
+run = partial(invoke, "archive", "inspect")
 
 
 def inspect(folder: Path) -> dict[str, Any]:

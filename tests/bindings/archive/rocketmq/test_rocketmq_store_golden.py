@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitLog, CommitRecord
@@ -16,11 +16,11 @@ from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import TopicKind, inspect_store
 from bindings.archive.rocketmq.queue import LAST_ADDRESS, ConsumeQueue, Units, encode_tag
 from bindings.archive.rocketmq.store import Store, open_store
-from bindings.commands.archive import archive_command
 from tests.recorders import golden
 from tests.recorders.rocketmq_log import COLLIDING
 from tests.support.archives.rocketmq_files import recorded_store
 from tests.support.documented import fields_of, words_of
+from tests.support.program import invoke
 
 RECORDINGS = golden.names("rocketmq-log-")
 
@@ -40,8 +40,7 @@ def store(folder: Path) -> Store:
     return open_store(str(folder))
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(archive_command, ["inspect", *[str(argument) for argument in arguments]])
+run = partial(invoke, "archive", "inspect")
 
 
 def test_a_store_that_was_closed_fits_together(store: Store, recording: dict[str, Any]) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from click.testing import CliRunner, Result
 
-from bridge.cli import hashstar
 from exchange.text.site import build_install_command
+from tests.support.program import invoke
 
 SHOP = """
 from celery import Celery
@@ -68,45 +67,40 @@ def folder(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return modules
 
 
-def run(*arguments: str) -> Result:
-    """Run a command."""
-    return CliRunner().invoke(hashstar, arguments)
-
-
 def test_a_celery_app_can_be_routed_through_explained_and_converted(folder: Path) -> None:
     app = "celery:shop_for_tests:app"
-    assert "'mail.*'" in run("explain", "-t", app, "tasks", "mail.new").stdout
-    converted = run("convert", "--format", "bindings", app)
+    assert "'mail.*'" in invoke("explain", "-t", app, "tasks", "mail.new").stdout
+    converted = invoke("convert", "--format", "bindings", app)
     assert 'tasks -> mail: "mail.*"' in converted.stdout
     assert "secret" not in converted.output
     assert 'vhost "/shop"' in converted.stdout
     (folder / "before.bindings").write_text("vhost /shop\nexchange tasks: topic\nqueue mail\n")
-    assert run("diff", "before.bindings", app).exit_code == 1
+    assert invoke("diff", "before.bindings", app).exit_code == 1
 
 
 def test_a_faststream_broker_is_a_source(folder: Path) -> None:
     broker = "faststream:stream_for_tests:broker"
-    explained = run("explain", "-t", broker, "orders", "order.eu").stdout
+    explained = invoke("explain", "-t", broker, "orders", "order.eu").stdout
     assert "queue 'billing'" in explained
     assert "queue 'all'" in explained
-    converted = run("convert", "--format", "bindings", broker).stdout
+    converted = invoke("convert", "--format", "bindings", broker).stdout
     for line in ('orders -> billing: "order.*"', 'orders -> exchange europe: "*.eu.#"', "exchange out: direct"):
         assert line in converted
 
 
 def test_tasks_are_checked_against_the_topology_of_a_file(folder: Path) -> None:
     (folder / "broker.bindings").write_text('exchange tasks: topic\nqueue other\ntasks -> other: "#"\n')
-    result = run("check", "--tasks", "shop_for_tests:app", "--select", "HS81", "--format", "json", "broker.bindings")
+    result = invoke("check", "--tasks", "shop_for_tests:app", "--select", "HS81", "--format", "json", "broker.bindings")
     findings = json.loads(result.stdout)["vhosts"][0]["findings"]
     [finding] = [each for each in findings if "'send'" in each["message"]]  # apps of other tests share their tasks
     assert finding["code"] == "HS812"
     assert "also gets to 'other'" in finding["message"]
-    assert run("check", "--select", "HS81", "celery:shop_for_tests:app").exit_code == 0
+    assert invoke("check", "--select", "HS81", "celery:shop_for_tests:app").exit_code == 0
 
 
 def test_tasks_take_the_name_that_the_app_has_as_a_topology(folder: Path) -> None:
     """With ``celery:`` before it, or without."""
-    named = [run("check", "--tasks", f"{scheme}shop_for_tests:app", "broker.bindings") for scheme in ("", "celery:")]
+    named = [invoke("check", "--tasks", f"{scheme}shop_for_tests:app", "broker.bindings") for scheme in ("", "celery:")]
     assert named[0].stdout == named[1].stdout
     assert "HS812" in named[1].stdout
 
@@ -114,7 +108,7 @@ def test_tasks_take_the_name_that_the_app_has_as_a_topology(folder: Path) -> Non
 @pytest.mark.parametrize("form", ["github", "gitlab", "json", "junit", "sarif", "text"])
 def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> None:
     app = "celery:shop_for_tests:app"
-    result = run("check", "--format", form, "--select", "HS815", app)
+    result = invoke("check", "--format", form, "--select", "HS815", app)
     assert result.exit_code == 0
     assert app in unquote(result.stdout) or form == "github", "GitHub shows findings in files"
     assert "gone.*" in result.stdout
@@ -135,14 +129,14 @@ def test_findings_name_the_application_in_each_form(folder: Path, form: str) -> 
     ("faststream:shop_for_tests:app", "no broker of FastStream, but an object of Celery"),
 ])  # fmt: skip
 def test_what_cannot_be_opened_is_named(folder: Path, name: str, text: str) -> None:
-    result = run("check", name)
+    result = invoke("check", name)
     assert result.exit_code == 2
     assert text in result.stderr
     assert "Traceback" not in result.output
 
 
 def test_a_transport_that_is_not_installed_is_not_needed(folder: Path) -> None:
-    result = run("convert", "--to", "bindings", "celery:transport_for_tests:app")
+    result = invoke("convert", "--to", "bindings", "celery:transport_for_tests:app")
     assert result.exit_code == 0
     assert 'vhost "shop"' in result.stdout
 

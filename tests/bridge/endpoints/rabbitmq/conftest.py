@@ -1,4 +1,4 @@
-"""What the live tests of RabbitMQ's endpoints share."""
+"""What the tests of RabbitMQ's endpoints share: a live broker, and a server in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from bindings.testing.server import AmqpServer
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import Server
 
@@ -15,3 +16,9 @@ from tests.support.servers import Server
 def broker(rabbitmq: Server) -> Iterator[Broker]:
     with closing(Broker(rabbitmq)) as found:
         yield found
+
+
+@pytest.fixture
+def server() -> Iterator[AmqpServer]:
+    with AmqpServer() as running:
+        yield running

@@ -28,12 +28,6 @@ DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 @pytest.fixture
-def server() -> Iterator[AmqpServer]:
-    with AmqpServer() as running:
-        yield running
-
-
-@pytest.fixture
 def channel(server: AmqpServer) -> Iterator[BlockingChannel]:
     with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
         channel = connection.channel()

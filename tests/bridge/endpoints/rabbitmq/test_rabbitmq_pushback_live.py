@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,19 +14,11 @@ from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.bridge.live_rabbitmq import Broker
-from tests.support.servers import Server
 from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
 
 POLICY = Policy(window=200, tries=4, backoff=Backoff(0.02, 0.2), reconnect=Backoff(0.02, 0.2), drain=10.0)
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    broker = Broker(rabbitmq)
-    yield broker
-    broker.close()
 
 
 async def move_past_an_outage(broker: Broker, keys: list[str]) -> tuple[list[bytes], list[bytes]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import relay_to
-from tests.support.servers import Server, missing
+from tests.support.servers import missing
 from tests.support.waiting import find_limit, until
 
 pytestmark = pytest.mark.live
@@ -30,13 +29,6 @@ LARGE = 900_000
 NEAR = Redeliveries("q").near
 WINDOW_BYTES = 16 << 20
 """Size of the window; a quarter of it may wait between the socket and the pump."""
-
-
-@pytest.fixture
-def broker(rabbitmq: Server) -> Iterator[Broker]:
-    broker = Broker(rabbitmq)
-    yield broker
-    broker.close()
 
 
 def fill_queue(broker: Broker, count: int, **arguments: Any) -> str:

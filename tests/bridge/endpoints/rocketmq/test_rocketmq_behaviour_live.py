@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,20 +14,13 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
-from tests.support.rocketmq.topics import Topics, topics_at
-from tests.support.servers import Server
+from tests.support.rocketmq.topics import Topics
 from tests.support.unique import unique_name
 
 pytestmark = pytest.mark.live
 
 REFUSED = Message("", "key.0", {"long": "x" * 40_000}, body=b"refused")
 """Its properties do not fit."""
-
-
-@pytest.fixture(scope="module")
-def topics(rocketmq: Server) -> Iterator[Topics]:
-    with topics_at(rocketmq.url) as made:
-        yield made
 
 
 class Cut:

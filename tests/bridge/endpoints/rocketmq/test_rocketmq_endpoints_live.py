@@ -39,12 +39,6 @@ from tests.support.waiting import find_limit, until
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(scope="module")
-def topics(rocketmq: Server) -> Iterator[Topics]:
-    with topics_at(rocketmq.url) as made:
-        yield made
-
-
 def group() -> str:
     return unique_name("group")
 

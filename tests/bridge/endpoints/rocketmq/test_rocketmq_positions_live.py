@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,16 +14,9 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.positions import look_at_position, read_numbers
-from tests.support.rocketmq.topics import Topics, topics_at
-from tests.support.servers import Server
+from tests.support.rocketmq.topics import Topics
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(scope="module")
-def topics(rocketmq: Server) -> Iterator[Topics]:
-    with topics_at(rocketmq.url) as made:
-        yield made
 
 
 @on_a_loop
