@@ -117,7 +117,7 @@ def await_definition(server: Server, queue: Queue, wanted: dict[str, Any]) -> di
         there = dict(manage(server, "GET", f"queues/%2F/{queue.name}").get("effective_policy_definition") or {})
         if there == wanted or time.monotonic() > last:
             return there
-        time.sleep(0.05)
+        time.sleep(0.25)
 
 
 CASES: Final[tuple[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]], ...]] = (

@@ -22,8 +22,9 @@ from tests.recorders import golden
 from tests.recorders.jvm import PROGRAMS, find_classpath
 from tests.recorders.kafka_batching import VERSIONS, ask_batching, generate_runs, generate_sender_runs
 from tests.support.servers import missing
+from tests.support.tiers import scale
 
-NEW_RECORDS: Final = int(os.environ.get("HASHSTAR_BATCHING_RECORDS", "5000"))
+NEW_RECORDS: Final = int(os.environ.get("HASHSTAR_BATCHING_RECORDS", "0")) or scale(1500)
 """Records in runs that are played anew, for each version of the client."""
 
 
