@@ -106,6 +106,14 @@ class ClientHealth:
             self.abandoned = None
         return decoded
 
+    def find_quota(self, now: float, broker: str = "") -> str:
+        """Return how long a broker, or one of all, lets this client wait for a quota; "" if none has lately."""
+        until = [end for name, end in self._throttled.items() if broker in ("", name)]
+        waits = max(until, default=now - PATIENCE) - now
+        if waits <= -PATIENCE:
+            return ""
+        return f"a quota of this client lets it wait{f' for {waits:.0f} s' if waits > 0 else ''}"
+
     def _problems(
         self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
     ) -> Iterator[Problem]:
@@ -119,9 +127,8 @@ class ClientHealth:
         for each in brokers:
             # Each answer raises ``rx`` and so changes the key: only a problem without any answer lasts.
             if each["state"] in CONNECTED and each["waitresp_cnt"] > 0:
-                waits = self._throttled.get(each["name"], 0) - now
-                why = f": a quota of this client lets it wait for {waits:.0f} s" if waits > 0 else ""
-                yield (each["name"], each["rx"]), f"broker {each['name']} does not answer{why}"
+                quota = self.find_quota(now, each["name"])
+                yield (each["name"], each["rx"]), f"broker {each['name']} does not answer{quota and ': '}{quota}"
         states = {each["nodeid"]: each for each in brokers}
         for topic, partition in assigned:
             known = statistics["topics"].get(topic, {"partitions": {}})["partitions"].get(str(partition))

@@ -100,9 +100,13 @@ class Connection(ABC):
         """Why nothing is written; None: no reason is known."""
         now = asyncio.get_running_loop().time()
         if self.health.trouble is None and self.is_busy and now - self.moved > self.stalls_after:
-            reason = self.reasons.latest
-            return f"{self.stall_text}{': ' if reason else ''}{reason}"
+            return f"{self.stall_text}{self.find_reason()}"
         return self.health.trouble
+
+    def find_reason(self) -> str:
+        """Return why brokers do not answer, behind a colon: a quota, or the last error; "" if none is known."""
+        reason = self.health.find_quota(monotonic()) or self.reasons.latest
+        return reason and f": {reason}"
 
 
 C = TypeVar("C", bound=Connection)
@@ -219,7 +223,7 @@ class TopicTarget(Target, Generic[C]):
             await self._begin(connection, calls)
         except KafkaException as error:
             raise await call_aside(partial(reasons.explain, error)) from None
-        self._watch = TopicWatch(lambda: connection.producer, topics, self._partitioned, reasons)
+        self._watch = TopicWatch(lambda: connection.producer, topics, self._partitioned, connection.find_reason)
         watching = self._watch.run(lambda changed: self._use(connection, changed))
         self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]
         for task in self._tasks:

@@ -15,7 +15,6 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
-from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.health import PATIENCE
 from bridge.endpoints.kafka.cluster.topics import (
     KafkaTopic,
@@ -36,19 +35,22 @@ MISSED: Final = 2
 
 
 class TopicWatch:
-    """Looks at the topics of a connection, from its opening to its end; ``producer`` returns its producer of now."""
+    """Looks at the topics of a connection, from its opening to its end.
+
+    ``producer`` returns its producer of now, ``find_reason`` why brokers do not answer, behind a colon.
+    """
 
     def __init__(
         self,
         producer: Callable[[], Producer],
         topics: Mapping[str, KafkaTopic],
         partitioned: Partitioned,
-        reasons: Reasons,
+        find_reason: Callable[[], str],
     ) -> None:
         self._producer = producer
         self._topics = dict(topics)
         self._partitioned = partitioned
-        self._reasons = reasons
+        self._find_reason = find_reason
         self._asking_since: float | None = None
 
     @property
@@ -57,8 +59,7 @@ class TopicWatch:
         since = self._asking_since
         if since is None or asyncio.get_running_loop().time() - since < PATIENCE:
             return None
-        reason = self._reasons.latest
-        return f"the brokers do not answer{': ' if reason else ''}{reason}"
+        return f"the brokers do not answer{self._find_reason()}"
 
     async def run(self, changed: Callable[[Mapping[str, KafkaTopic]], None]) -> None:
         """Look until cancelled; call ``changed`` with all topics when one has other partitions or leaders.

@@ -87,7 +87,10 @@ def test_a_broker_that_lets_a_client_wait_for_its_quota_is_not_said_to_be_silent
     health.look(statistics(broker(waiting=1)), 110.0, OURS)
     quota = "a quota of this client lets it wait for 50 s"
     assert health.trouble == f"broker 127.0.0.1:9092/1 does not answer: {quota}"
-    health.look(statistics(broker(waiting=1)), 161.0, OURS)
+    assert health.find_quota(110.0) == quota  # as what is not confirmed, and looks that have no answer, say
+    assert health.find_quota(110.0, "another") == health.find_quota(160.0 + PATIENCE) == ""
+    assert health.find_quota(160.0) == "a quota of this client lets it wait"  # of many short ones, between two
+    health.look(statistics(broker(waiting=1)), 161.0 + PATIENCE, OURS)
     assert health.trouble == "broker 127.0.0.1:9092/1 does not answer"
 
 
