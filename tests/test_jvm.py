@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from subprocess import CalledProcessError
 from zipfile import ZipFile
 
 import pytest
@@ -66,6 +67,27 @@ def test_a_source_is_compiled_once_and_again_when_it_or_a_jar_has_changed(tmp_pa
     assert compiled(1) == 2
     os.utime(jar, (1, 1))
     assert compiled(1) == 3
+
+
+def test_a_client_without_an_address_is_started_again_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ's own finds none, and ends, while the networks of other tests' containers come and go."""
+    starts = tmp_path / "starts"
+
+    def ask(error: str, failures: int) -> object:
+        starts.write_text("")
+        script = f'echo >>{starts}; [ $(wc -l <{starts}) -gt {failures} ] && exec cat; echo "{error}" >&2; exit 1'
+        monkeypatch.setattr(jvm, "make_command", lambda *_: ["sh", "-c", script])
+        try:
+            return jvm.ask(tmp_path, "", {"a": 1})
+        except CalledProcessError:
+            return len(starts.read_text())
+
+    missing = "at org.apache.rocketmq.common.utils.NetworkUtil.getLocalAddress(NetworkUtil.java:171)"
+    assert ask(missing, jvm.TRIES - 1) == {"a": 1}
+    assert ask(missing, jvm.TRIES) == jvm.TRIES
+    assert ask("java.lang.NullPointerException", 1) == 1
 
 
 def test_the_classes_of_spark_are_mapped_once_they_were_made(kept: Path) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from functools import cache
@@ -23,6 +24,11 @@ PROGRAMS: Final = ("java", "javac", "mvn")
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """Options for what takes a JVM a moment, as none lives long enough for the best compiler to pay; not where its speed is
 measured."""
+NO_ADDRESS: Final = "NetworkUtil.getLocalAddress"
+"""In the stack trace of a client of RocketMQ that cannot be made: each looks at all networks of the machine for an
+address of its own, whatever it is configured with, and fails if one of them, a container's, is gone meanwhile."""
+TRIES: Final = 4
+"""Maximum number of starts of a program that ends with `NO_ADDRESS`; a client is the first that it makes."""
 
 POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>hashstar</groupId><artifactId>recorder</artifactId><version>1</version>
@@ -62,8 +68,14 @@ def make_command(source: Path, jars: str, *options: str) -> list[str]:
 def ask(source: Path, jars: str, question: Any, *options: str) -> Any:
     """Run a Java source file with the question as JSON on standard input; its standard output is JSON too."""
     running = make_command(source, jars, *options)
-    text = json.dumps(question)
-    done = subprocess.run(running, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=600)
+    for _ in range(TRIES):
+        done = subprocess.run(
+            running, input=json.dumps(question), capture_output=True, encoding="utf-8", timeout=600, check=False
+        )
+        sys.stderr.write(done.stderr)
+        if not done.returncode or NO_ADDRESS not in done.stderr:
+            break
+    done.check_returncode()
     return json.loads(done.stdout)
 
 

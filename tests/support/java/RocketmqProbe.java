@@ -47,7 +47,7 @@ public class RocketmqProbe {
         String servers = (String) asked.get("namesrv");
         String group = (String) asked.get("group");
         Map<String, Object> answers = new LinkedHashMap<>();
-        DefaultMQProducer producer = producer(group);
+        DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setNamesrvAddr(servers);
         producer.setVipChannelEnabled(false);
         producer.setInstanceName(group);
@@ -71,18 +71,6 @@ public class RocketmqProbe {
             .getBytes(StandardCharsets.UTF_8));
         OUT.flush();
         System.exit(0);
-    }
-
-    /** A client looks for this machine's address first, and fails when containers come and go meanwhile. */
-    static DefaultMQProducer producer(String group) throws InterruptedException {
-        for (int tries = 0; ; tries++) {
-            try {
-                return new DefaultMQProducer(group);
-            } catch (NullPointerException error) {
-                if (tries == 20) throw error;
-                Thread.sleep(250);
-            }
-        }
     }
 
     static Object argument(List<?> typed) {

@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final
 
 from bridge.rocketmq.remoting.message import StoredMessage
-from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath, make_command
+from tests.recorders.jvm import PROGRAMS, QUICK, TRIES, find_classpath, make_command
 from tests.support.servers import missing
 
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqMember.java"
@@ -80,10 +80,6 @@ async def _process(jars: str, told: Mapping[str, Any], *options: str) -> AsyncIt
                     await process.wait()
         log.seek(0)
         raise RuntimeError(log.read().decode(errors="replace")[-4000:])
-
-
-TRIES: Final = 4
-"""Java looks at all networks for an address of its own, and fails when one of them, a container's, is gone by then."""
 
 
 @asynccontextmanager

@@ -6,15 +6,15 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.recorders.jvm import PROGRAMS, QUICK, find_classpath
+from tests.recorders.jvm import NO_ADDRESS, PROGRAMS, QUICK, TRIES, find_classpath
 from tests.support.servers import Server, missing
-from tests.support.starting import wait_for_service
+from tests.support.starting import Unavailable, wait_for_service
 from tests.support.unique import free_ports
 
 VERSION: Final = "5.5.0"
@@ -51,21 +51,30 @@ def proxy_of(server: Server, folder: Path) -> Iterator[Proxy]:
         "org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(config), "-pm", "cluster",
     ]  # fmt: skip
     environment = {"PATH": "/usr/bin:/bin", "RMQ_PROXY_HOME": str(folder)}
-    with (
-        (folder / "proxy.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder) as process,
-    ):
-        try:
-            for port in (remoting, grpc):
-                wait_for_service(
-                    "RocketMQ's proxy",
-                    partial(_connect, port),
-                    partial((folder / "proxy.log").read_text, errors="replace"),
-                    has_ended=lambda: process.poll() is not None,
-                )
-            yield Proxy(f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")
-        finally:
-            process.kill()
+    log = folder / "proxy.log"
+    for tries in range(TRIES):
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=folder) as process,
+        ):
+            try:
+                _wait_for(process, (remoting, grpc), partial(log.read_text, errors="replace"))
+            except Unavailable:
+                if tries + 1 == TRIES or NO_ADDRESS not in log.read_text(errors="replace"):
+                    raise
+            else:
+                yield Proxy(f"127.0.0.1:{remoting}", f"127.0.0.1:{grpc}")
+                return
+            finally:
+                process.kill()
+
+
+def _wait_for(process: subprocess.Popen[bytes], ports: tuple[int, ...], read_log: Callable[[], str]) -> None:
+    """Return when a proxy accepts connections at these ports. Raises Unavailable."""
+    for port in ports:
+        wait_for_service(
+            "RocketMQ's proxy", partial(_connect, port), read_log, has_ended=lambda: process.poll() is not None
+        )
 
 
 def _connect(port: int) -> None:
