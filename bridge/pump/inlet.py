@@ -122,6 +122,10 @@ class Inlet:
         )
 
 
+class _Stuck(Exception):
+    """Nothing of what was read can be settled."""
+
+
 class InletReader:
     """The life of one inlet in a pump.
 
@@ -158,6 +162,7 @@ class InletReader:
         self._fault: Disconnected | None = None
         """The error that settling raised; the connection ends with it."""
         self._task: asyncio.Task[None] | None = None
+        self._is_draining = False
         self._unadmitted: Sequence[Delivery] = ()
         """Deliveries that were read, and for which the window has no room yet."""
 
@@ -224,8 +229,17 @@ class InletReader:
         if window.messages:
             await self._wait(lambda: not window.messages)
 
-    async def read_rest(self) -> None:
-        """Read what the source was sent before it took no more, after `run` was cancelled. Raises HashstarError."""
+    async def drain(self) -> None:
+        """Read and settle what the source was sent before it took no more, after `run` was cancelled.
+
+        It ends when all is settled, or nothing can be: what is on hold is not waited for. Raises HashstarError.
+        """
+        self._is_draining = True
+        with suppress(_Stuck):
+            await self._read_rest()
+            await self.empty()
+
+    async def _read_rest(self) -> None:
         window, source = self.inlet.window, self.inlet.source
         if not self._is_open or self._is_paused() or self._rate is not None or not await source.stop_taking():
             return
@@ -287,15 +301,25 @@ class InletReader:
             await self._wait(ready)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until ``ready()`` is true. Raises Disconnected as soon as an open source loses its connection."""
+        """Wait until ``ready()`` is true.
+
+        Raises Disconnected as soon as an open source loses its connection, and while it drains, _Stuck.
+        """
         while not ready():
             error = self._fault or (self.inlet.source.lost if self._is_open else None)
             if error is not None:
                 raise error
+            if self._is_draining and self._is_stuck():
+                raise _Stuck
             self._moved.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._moved.wait()
+
+    def _is_stuck(self) -> bool:
+        """Return whether nothing can be settled, and no target still has to answer for what it was sent."""
+        window = self.inlet.window
+        return window.is_stuck and not any(each.connected and each.owes(window) for each in self._outlets)
 
     def _interruption(self) -> Disconnected | None:
         """Return the error of settling for which this task was cancelled; None if the pump has cancelled it."""

@@ -158,7 +158,7 @@ class Pump:
         self._wake()
 
     def stop(self) -> None:
-        """Stop reading, and end once all that was read is settled, or after `Policy.drain` seconds."""
+        """Stop reading, and end once all is settled that can be, or after `Policy.drain` seconds."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -389,8 +389,7 @@ class Pump:
 
         async def drain(reading: InletReader) -> None:
             try:
-                await reading.read_rest()
-                await reading.empty()
+                await reading.drain()
             except Exception as error:  # noqa: BLE001  whatever it is, the others are drained, and it is logged
                 self._events.disconnected(reading.inlet.source.name, to_disconnected(error), 0.0)
 

@@ -100,6 +100,11 @@ class Window:
         """Return the deliveries that are on hold."""
         return [pending for lane in self._lanes.values() for pending in lane if pending.held_reason is not None]
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether each lane begins with a delivery on hold, so that nothing behind it can be settled."""
+        return all(lane[0].held_reason is not None for lane in self._lanes.values())
+
     def admit(self, deliveries: Sequence[Delivery], since: float) -> list[Pending]:
         """Add deliveries that were read at the time ``since``, with one copy each."""
         pendings = [Pending(delivery, self, 1, since) for delivery in deliveries]

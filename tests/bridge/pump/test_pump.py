@@ -270,7 +270,49 @@ def test_after_a_stop_targets_may_take_what_is_left_of_the_drain_to_close(second
     assert target.is_closed == closed
 
 
-class Taken(MemorySource):
+class Sending(MemorySource):
+    """A source whose system had sent all of its messages when it is told to send no more."""
+
+    async def stop_taking(self) -> bool:
+        self.end()
+        return True
+
+
+class Late(MemoryTarget):
+    """A target that answers after a second."""
+
+    def send(self, messages: Sequence[Outgoing]) -> None:
+        if not self._sent:
+            asyncio.get_running_loop().call_later(1.0, self._answer)
+        self._sent += messages
+
+
+@examples(40)
+@given(st.integers(4, 16), st.integers(0, 30), st.sets(st.integers(0, 29), max_size=4), st.floats(0, 3), st.booleans())
+def test_a_stop_settles_what_it_can_and_does_not_wait_for_what_is_on_hold(
+    window: int, count: int, held: set[int], after: float, is_refused: bool
+) -> None:
+    """Held as no queue gets them, or since a target refuses them for good, and there are no dead letters."""
+    held = {n for n in held if n < count}
+    target = Late(fault=lambda o: Failure("no", final=True) if o.message.headers["n"] in held else None)
+    messages = [Message("in", f"k.{n}" if is_refused or n not in held else "no", {"n": n}) for n in range(count)]
+    policy = Policy(window, drain=30.0, unroutable=Unroutable.HOLD)
+
+    async def run() -> tuple[int, float]:
+        loop, source = asyncio.get_running_loop(), Sending(messages)
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), policy)
+        loop.call_later(after, pump.stop)
+        await pump.run()
+        assert target.messages or held or not count
+        assert not pump.outlets[0].in_flight
+        return source.unsettled, loop.time() - after
+
+    unsettled, seconds = run_virtually(run())
+    assert unsettled == (count - min(held) if held else 0)
+    assert seconds < 12.0
+
+
+class Taken(Sending):
     """A source whose messages another reader has taken when it is opened again."""
 
     gone: Disconnected | None = None
@@ -286,10 +328,6 @@ class Taken(MemorySource):
         self.opened += 1
         if self.opened > 1:
             self._waiting.clear()
-
-    async def stop_taking(self) -> bool:
-        self.end()
-        return True
 
 
 def test_what_a_lost_connection_had_read_is_not_moved_at_a_stop() -> None:
