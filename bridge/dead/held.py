@@ -11,6 +11,10 @@ basic.get back by itself (`rabbit_channel:foreach_per_queue`), so that one basic
   (`rabbit_variable_queue:requeue_merge`); the last page is therefore given back first;
 - a quorum queue their order: beyond 32 under way in one channel, they are sent in the order of a hash map
   (``SOFT_LIMIT`` of `rabbit_fifo_client`).
+
+A broker ends a connection that opens more channels than its user or a node may have, and its messages come back in any
+order. So the channels are opened before anything is got; after a refusal, half as many as there were, on a new
+connection, as others of this user want some, too.
 """
 
 from __future__ import annotations
@@ -31,7 +35,14 @@ from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, NothingLeft, encode_ack, encode_gets, encode_return_all
 from bridge.endpoints.rabbitmq.refusals import NOT_ALLOWED, NOT_FOUND, Refused, explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, build_lazy_message
-from exchange.errors import BrokerError, HashstarError, InputError, NotImplementedByBroker, ResourceLocked
+from exchange.errors import (
+    BrokerError,
+    HashstarError,
+    InputError,
+    NotAllowed,
+    NotImplementedByBroker,
+    ResourceLocked,
+)
 from exchange.values.message import Message
 
 PAGE: Final = 256
@@ -40,6 +51,12 @@ QUORUM_PAGE: Final = 32
 """Number of messages of a page of a quorum queue."""
 PAGES: Final = 1_000
 """Number of pages that others than quorum queues are divided into where there would be more."""
+AT_ONCE: Final = 64
+"""Number of channels that are opened without waiting for each."""
+TRIES: Final = 6
+"""Maximum number of connections that are made to find out how many channels there may be."""
+FORGETTING: Final = 1.0
+"""Seconds until a broker has noticed that the channels of an ended connection are closed."""
 FINAL: Final = NOT_ALLOWED | {NOT_FOUND, NotImplementedByBroker.code, ResourceLocked.code}
 """Reply codes after which no other try goes better."""
 
@@ -96,11 +113,15 @@ class HeldQueue(Source):
         self._chooser: Final = chooser
         self._connection: Connection | None = None
         self._epoch = 0
+        self._most_pages = 1 << 16
+        """Maximum number of pages, as far as is known."""
         self._reset()
 
     def _reset(self) -> None:
         self._arrived: deque[tuple[_Page, Arrived]] = deque()
         self._pages: list[_Page] = []
+        self._spare: list[_Page] = []
+        """Pages that were opened in advance."""
         self._places: dict[int, tuple[_Page, int]] = {}
         """Position of what is to be settled -> its page, and its tag there."""
         self._acks: list[tuple[int, str]] = []
@@ -114,23 +135,67 @@ class HeldQueue(Source):
         return self._trouble
 
     async def open(self) -> None:
-        self._reset()
         self._epoch += 1
         self.is_settled = False
         self.left.clear()
         self._chooser.begin()
+        for tries in range(1, TRIES + 1):
+            try:
+                self._connection = await self._connect()
+            except Refused as error:
+                opened = len(self._spare) or (self._most_pages if tries > 1 else 0)
+                if self.fault is None:
+                    raise
+                if error.code != NotAllowed.code or opened < 2 or tries == TRIES:
+                    return
+                self.fault, self._most_pages = None, opened // 2
+                await asyncio.sleep(FORGETTING)
+            else:
+                return
+
+    async def _connect(self) -> Connection | None:
+        """Return a connection with a channel for each page, None if there is a fault. Raises Disconnected."""
+        self._reset()
         connection = await Connection.open([parse_broker(self._url, "hashstar dead")], self._lose)
         try:
-            await connection.look("queue", self._queue)
+            declared = await connection.look("queue", self._queue)
             self._is_quorum = await find_type(connection, self._queue) == "quorum"
+            await self._open_pages(connection, min(self._limit, int(declared.method.message_count)))
         except BrokerError as error:
             await connection.close()
             self.fault, self.is_missing = explain_refusal(error, f"queue '{self._queue}'"), error.code == NOT_FOUND
-            return
+            return None
         except BaseException:
             await connection.close()
             raise
-        self._connection = connection
+        return connection
+
+    async def _open_pages(self, connection: Connection, messages: int) -> None:
+        """Open channels for so many messages, as far as the connection may have them. Raises Disconnected.
+
+        One more is opened, and closed, so that what is published again always finds one, also after a lost connection.
+        """
+        wanted = min(self._most_pages, -(-messages // self._page_size)) + 1
+        while len(self._spare) < wanted and not self._has_all_channels:
+            count = min(AT_ONCE, wanted - len(self._spare))
+            opened = await asyncio.gather(*[self._open_page(connection) for _ in range(count)], return_exceptions=True)
+            self._spare += [each for each in opened if isinstance(each, _Page)]
+            for error in opened:
+                if isinstance(error, BaseException):
+                    if self._trouble is not None or not self._spare:
+                        raise error
+                    self._has_all_channels = True
+        if not self._has_all_channels:
+            self._spare.pop().channel.close()
+
+    async def _open_page(self, connection: Connection) -> _Page:
+        page = _Page(await connection.channel())
+        page.channel.on_events = partial(self._take, page)
+        return page
+
+    @property
+    def _page_size(self) -> int:
+        return QUORUM_PAGE if self._is_quorum else max(PAGE, -(-self._limit // min(PAGES, self._most_pages)))
 
     def _lose(self, error: Disconnected) -> None:
         if isinstance(error, Refused) and error.code in FINAL:
@@ -169,8 +234,7 @@ class HeldQueue(Source):
     async def _ask(self, connection: Connection) -> None:
         """Ask for a page of messages. Raises Disconnected."""
         page = await self._turn_page(connection)
-        count = QUORUM_PAGE if self._is_quorum else max(PAGE, self._limit // PAGES)
-        count = min(count, self._limit - self._asked)
+        count = min(self._page_size, self._limit - self._asked)
         self._asked += count
         name = self._queue.encode("utf-8", "surrogateescape")
         connection.write(encode_gets(page.channel.number, name, count))
@@ -178,10 +242,11 @@ class HeldQueue(Source):
     async def _turn_page(self, connection: Connection) -> _Page:
         """Return a page that is empty; the last one if there is no channel for another."""
         page = next((each for each in self._pages if not each.held), None)
-        if page is None and not self._has_all_channels:
+        if page is None and self._spare:
+            page = self._spare.pop()
+        elif page is None and not self._has_all_channels and len(self._pages) < self._most_pages:
             try:
-                page = _Page(await connection.channel())
-                page.channel.on_events = partial(self._take, page)
+                page = await self._open_page(connection)
             except Disconnected:
                 if self._trouble is not None or not self._pages:
                     raise

@@ -21,6 +21,7 @@ from bridge.dead.replaying import User, replay
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import target
 from bridge.endpoints.rabbitmq.frames import ACK, GET, NACK, PUBLISH, Acked, Arrived, Event, NothingLeft, Returned
+from bridge.endpoints.rabbitmq.refusals import Refused
 from exchange import Message
 from exchange.amqp import get_content
 from exchange.amqp.methods import BODY, HEADER
@@ -42,6 +43,10 @@ class Box:
     losses: int = 0
     """Number of connections that are lost, at any write."""
     queues: dict[str, deque[Arrived]] = field(default_factory=dict)
+    channels: int = 1 << 16
+    """Maximum number of open channels of all connections."""
+    page: int = held.PAGE
+    """Number of messages that one channel is to hold."""
     alive: bool = True
     connections: list[Connection] = field(default_factory=list)
     places: int = 0
@@ -104,10 +109,14 @@ class Connection:
         await self.pass_answer()
         if queue not in self.box.queues:
             raise NotFound(f"no queue '{queue}' in vhost '/'")
-        return SimpleNamespace()
+        return SimpleNamespace(method=SimpleNamespace(message_count=len(self.box.queues[queue])))
 
     async def channel(self, **_: Any) -> Channel:
         await self.pass_answer()
+        alive = [channel for each in self.box.connections if not each.is_over for channel in each.channels]
+        if self.box.channels <= sum(not each.is_closed for each in alive):
+            self.lose(Refused(530, "NOT_ALLOWED - number of channels opened for user 'guest'"))
+            raise Refused(530, "NOT_ALLOWED - number of channels opened for user 'guest'")
         self.channels.append(Channel(self, len(self.channels) + 1))
         return self.channels[-1]
 
@@ -167,10 +176,10 @@ class Connection:
             self.box.append(key.decode(), exchange, key, raw, body)
         yield Acked(self.published, False, is_nacked)
 
-    def lose(self) -> None:
+    def lose(self, error: Disconnected | None = None) -> None:
         if not self.is_over:
             self.end()
-            self.on_lost(Disconnected("lost"))
+            self.on_lost(error or Disconnected("lost"))
 
     def end(self) -> None:
         self.is_over = True
@@ -192,6 +201,7 @@ class Channel:
         self.on_events: Callable[[list[Event]], None] = lambda _: None
         self.given: dict[int, tuple[deque[Arrived], Arrived]] = {}
         self.tag = 0
+        self.is_closed = False
 
     def get(self, ready: deque[Arrived]) -> Event:
         if not ready:
@@ -224,12 +234,13 @@ class Channel:
 
     async def consume(self, *_: object, **__: object) -> None:
         await self.connection.pass_answer()
+        self.is_closed = True
         refusal = BrokerError("invalid arg 'x-stream-offset' for queue 'q' of queue type rabbit_classic_queue")
         refusal.code = PreconditionFailed.code
         raise refusal
 
     def close(self) -> None:
-        """Close it."""
+        self.is_closed = True
 
 
 def split(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -271,6 +282,7 @@ def run(box: Box, path: Path, order: Order, work: Callable[..., Any] = replay, k
     with ExitStack() as stack:
         for module in (held, target):
             stack.enter_context(patch.object(module, "Connection", Connection))
+        stack.enter_context(patch.object(held, "PAGE", box.page))
         for kind in (Connection, Paper):
             stack.enter_context(patch.object(kind, "box", box, create=True))
         return run_virtually(live())

@@ -16,6 +16,7 @@ from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.kafka.topics import topics_at
 from tests.support.rocketmq.topics import topics_at as rocketmq_topics_at
 from tests.support.servers import Server
+from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
 pytestmark = pytest.mark.live
@@ -103,6 +104,29 @@ def test_a_look_into_many_pages_leaves_all_in_order(brokers: list[Broker], kind:
         behind = kind == "quorum" and broker.server.version_info < (4, 0)
         moved = [*range(wanted, count), *range(wanted)] if behind else [*range(count)]
         assert found == moved, broker.server.version
+
+
+@pytest.mark.parametrize("most", [0, 4])
+def test_a_user_with_few_channels_looks_with_those(brokers: list[Broker], most: int) -> None:
+    for broker in brokers:
+        queue, user = broker.queue(**{"x-queue-type": "classic"}), unique_name("few")
+        broker.put(queue, *[b"%d" % number for number in range(1_500)])
+        await_ready(broker, queue, 1_500)
+        broker.control("add_user", user, "pw")
+        try:
+            broker.control("set_permissions", user, ".*", ".*", ".*")
+            broker.control("set_user_limits", user, json.dumps({"max-channels": most}))
+            url = f"amqp://{user}:pw@{broker.host}:{broker.port}"
+            options = ("--management", broker.server.management_url or "", "--limit", "1400")
+            found = look(url, "--queue", queue, *options, code=0 if most else 2)
+            if not most:
+                assert "530" in found
+            else:
+                assert (found["looked_at"], found["not_looked_at"]) == (1_400, 100)
+        finally:
+            broker.control("delete_user", user)
+        await_ready(broker, queue, 1_500)
+        assert [int(body) for body, _, _ in bodies_and_counts(broker, queue)] == [*range(1_500)]
 
 
 def test_a_queue_that_goes_with_its_last_consumer_stays(brokers: list[Broker]) -> None:

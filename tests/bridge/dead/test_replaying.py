@@ -38,7 +38,10 @@ MESSAGES = st.lists(
 
 
 @examples(60)
-@given(MESSAGES, st.lists(st.floats(0.02, 0.6), max_size=3), st.integers(0, 4), st.integers(0, 3), st.integers(0, 999))
+@given(
+    MESSAGES, st.lists(st.floats(0.02, 0.6), max_size=3), st.integers(0, 4), st.integers(0, 3), st.integers(0, 999),
+    st.integers(5, 40), st.integers(1, 60),
+)  # fmt: skip
 def test_a_replay_loses_nothing_keeps_the_order_and_leaves_the_rest(
     tmp_path_factory: pytest.TempPathFactory,
     drawn: list[tuple[str, bool, str]],
@@ -46,8 +49,10 @@ def test_a_replay_loses_nothing_keeps_the_order_and_leaves_the_rest(
     nacks: int,
     losses: int,
     seed: int,
+    channels: int,
+    page: int,
 ) -> None:
-    box = Box(Random(seed), nacks, losses, {"a": deque(), "b": deque(), DEAD: deque()})
+    box = Box(Random(seed), nacks, losses, {"a": deque(), "b": deque(), DEAD: deque()}, channels, page)
     buried = [bury(at, key, with_id=is_named, tenant=tenant) for at, (key, is_named, tenant) in enumerate(drawn)]
     for each in buried:
         box.put(DEAD, each)
