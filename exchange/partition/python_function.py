@@ -7,7 +7,8 @@ of the process asks for that, with `PythonFunction.imported` or one of the funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter, index
@@ -36,6 +37,23 @@ Function = Callable[..., Any]
 It returns the id of a partition, or a tuple of the id and any value, which it gets as memory with the topic's next
 record.
 """
+
+
+_IMPORTED: Final = set[str]()
+"""Modules that were imported for a function first."""
+
+
+@contextmanager
+def undo_imports() -> Iterator[None]:
+    """Forget the modules that are imported for functions in the block, if it raises: else they stayed as they are."""
+    before = frozenset(_IMPORTED)
+    try:
+        yield
+    except BaseException:
+        for module in _IMPORTED - before:
+            sys.modules.pop(module, None)
+        _IMPORTED.intersection_update(before)
+        raise
 
 
 class PartitionerFailed(InputError):
@@ -77,8 +95,12 @@ class PythonFunction(Partitioner):
         module, _, attribute = self.name.partition(":")
         if folder and folder not in sys.path:
             sys.path.append(folder)
+        is_first = module not in sys.modules
         try:
-            function = attrgetter(attribute)(import_module(module))
+            found = import_module(module)
+            if is_first:
+                _IMPORTED.add(module)
+            function = attrgetter(attribute)(found)
         except (Exception, SystemExit) as error:  # the code of a module may raise anything
             where = f"; searched installed packages and {folder}" if isinstance(error, ModuleNotFoundError) else ""
             raise InputError(f"{self.text} cannot be imported: {type(error).__name__}: {error}{where}") from error

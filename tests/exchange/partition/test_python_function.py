@@ -17,7 +17,7 @@ from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError, TextError
 from exchange.partition import Broker, Inputs, Partition, PartitionRequest, Partitions, Producer
 from exchange.partition.partitioning import Partitioning
-from exchange.partition.python_function import PartitionerFailed, PythonFunction
+from exchange.partition.python_function import PartitionerFailed, PythonFunction, undo_imports
 from exchange.topology.partitioners import import_partitioners
 from exchange.values.field_values import Typed
 from tests.support.program import invoke
@@ -288,3 +288,27 @@ def test_routes_by_the_body_are_not_remembered_by_their_key(module: str) -> None
     chosen = [router.route(Message("t", "k", body=b"x" * size)).placements[0].partition for size in (1, 2, 3, 1)]
     assert chosen == [1, 2, 0, 1]
     assert router.topology == topology
+
+
+def test_code_of_a_reading_that_is_refused_is_imported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    module = "own_code_that_is_refused"
+    function, file = PythonFunction(f"{module}:choose"), tmp_path / f"{module}.py"
+
+    def refuse() -> None:
+        with undo_imports():
+            function.imported(str(tmp_path))
+            raise InputError("it is wrong elsewhere")
+
+    for text, reason in (("first = 1", "no attribute"), ("def choose(request): return 1", "elsewhere")):
+        file.write_text(text)
+        with pytest.raises(InputError, match=reason):
+            refuse()
+    file.write_text("def choose(request): return 2  # mended")
+    with undo_imports():
+        chosen = function.imported(str(tmp_path))
+    file.write_text("def choose(request): return 3  # and changed")
+    with pytest.raises(InputError, match="elsewhere"):
+        refuse()  # what was imported before stays
+    assert chosen.choose("k", Partitions.from_count(4)).partition == 2
+    assert function.imported(str(tmp_path)).choose("k", Partitions.from_count(4)).partition == 2
