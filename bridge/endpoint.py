@@ -258,6 +258,8 @@ class Source(Endpoint):
     """Whether several processes that read it share its messages, rather than each get all of them."""
     transactional: bool = False
     """Whether a target reports to its system what is settled, in one transaction with what it writes."""
+    takes_back: bool = False
+    """Whether its system puts back, which takes a moment, what was sent and is not settled when it is closed."""
 
     @property
     def settled_in(self) -> str | None:
@@ -324,8 +326,8 @@ class Source(Endpoint):
     async def stop_taking(self) -> bool:
         """Have the system send no more messages; return whether `read` gives what it has sent, and raises EndOfStream.
 
-        What was sent and is not read goes back to its system, which may take a moment: the next reader may be given
-        later messages before. So a queue is read to there before it is closed. Raises BrokerError, Disconnected.
+        What was sent and is not read goes back to its system (`takes_back`): the next reader may be given later
+        messages before. So a queue is read to there before it is closed. Raises BrokerError, Disconnected.
         """
         return False
 

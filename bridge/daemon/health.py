@@ -283,6 +283,8 @@ class Health:
         name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
         if name in self._metrics.ended_sources:
             up = self._metrics.up.get(name, False)
+        elif not self._metrics.up.get(name) and self._pump.paused:
+            up = False  # it is opened when the bridge is resumed
         elif not self._metrics.up.get(name) and (waits := self._pump.waiting_for(inlet)) is not None:
             up = False
             causes.add(name, "waiting", waits, way_out="it opens when its targets are open")

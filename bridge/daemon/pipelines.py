@@ -26,7 +26,7 @@ from bridge.pump.events import PumpEvents
 from bridge.pump.pump import Inlet, Pump
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import HashstarError, InputError
-from exchange.partition.python_function import PythonFunction
+from exchange.partition.python_function import PythonFunction, undo_imports
 from exchange.routing.router import Router
 from exchange.text.site import build_install_command
 
@@ -149,8 +149,11 @@ class Pipelines:
                 built, self._next = self._next, None
                 if built is None:
                     return
-                is_settled = not pipeline.pump.in_flight and all(inlet.is_read_out for inlet in pipeline.config.inlets)
-                if not is_settled and not self._is_stopping:
+                goes_back = any(
+                    inlet.source.takes_back and (inlet.window.messages or not inlet.is_read_out)
+                    for inlet in pipeline.config.inlets
+                )
+                if goes_back and not self._is_stopping:
                     await asyncio.sleep(GOING_BACK)
                 if self._is_stopping:
                     return
@@ -221,15 +224,18 @@ class Pipelines:
             config = self._reread()
             return config, Router(config.topology), _find_code_times(config), find_fixed(old, config)
 
-        new, router, code, mistakes = await call_aside(read)
-        mistakes += [
-            f"{path} has changed, and the code of partitioners is imported once: {RESTART}"
-            for path, time in code.items()
-            if self._code.setdefault(path, time) != time
-        ]
-        if mistakes:
-            raise HashstarError("\n".join(mistakes))
-        return build_pump(new, router, self._journal, self._metrics)
+        with undo_imports():
+            new, router, code, mistakes = await call_aside(read)
+            mistakes += [
+                f"{path} has changed, and the code of partitioners is imported once: {RESTART}"
+                for path, time in code.items()
+                if self._code.get(path, time) != time
+            ]
+            if mistakes:
+                raise HashstarError("\n".join(mistakes))
+            built = build_pump(new, router, self._journal, self._metrics)
+        self._code |= code
+        return built
 
 
 def find_fixed(old: Config, new: Config) -> list[str]:

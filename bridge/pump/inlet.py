@@ -1,14 +1,15 @@
 """A source as the pump sees it: opened when its messages can be moved, read while there is room, opened again if lost.
 
 No delivery may be read before it can be moved: a broker counts how often it delivers a message, and quorum queues drop
-a message that was delivered too often. So a source is opened only while all targets that its messages can reach are
-open, and none of these has a message without an answer from an earlier connection of the source.
+a message that was delivered too often. So a source is opened only while the bridge is not paused, all targets that its
+messages can reach are open, and none of these has a message without an answer from an earlier connection of the source.
 
 =============  ===================================================  ====================================================
 state          waits for                                            leaves it for
 =============  ===================================================  ====================================================
-waiting        its targets to be open, and to have answered for     opening
-               everything of the connection before
+waiting        the end of a pause, its targets to be open, and to   opening
+               have answered for everything of the connection
+               before
 opening        the source                                           reading; else resting
 reading        messages; while the window is full or the bridge     resting, when the connection is gone; emptying, when
                is paused: settling, *or* the loss of the            the stream has ended
@@ -191,7 +192,7 @@ class InletReader:
         task = self._task = asyncio.current_task()
         while True:
             self._fault, self._unadmitted = None, ()
-            await self._wait(lambda: self.waiting_for() is None)
+            await self._wait(lambda: not self._is_paused() and self.waiting_for() is None)
             opened: float | None = None
             self._is_open, self._progressed = True, False
             try:

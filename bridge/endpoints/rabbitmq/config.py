@@ -17,6 +17,7 @@ For example::
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from bridge.endpoints.rabbitmq import keys
@@ -36,7 +37,9 @@ __all__ = [
 def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """Read the table of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
-    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MAX_PREFETCH))
+    # What is not read goes back at each end, and that counts: a slow source gets no more than what it reads soon.
+    rated = [] if policy.rate is None else [ceil(policy.rate * keys.RATED_SECONDS)]
+    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MAX_PREFETCH, *rated))
     if prefetch > keys.MAX_PREFETCH:
         raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MAX_PREFETCH:,}")
     begins = table.has(keys.OFFSET.name)

@@ -30,13 +30,15 @@ STREAM_OFFSET: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]?")
 
 MAX_PREFETCH: Final = 65_535
 """Maximum number of unacknowledged deliveries that AMQP can ask for."""
+RATED_SECONDS: Final = 10.0
+"""Seconds of a source's rate for which it prefetches, unless it sets another prefetch."""
 
 QUEUE: Final = Key("queue", TEXT, "a classic queue, quorum queue or stream")
 PREFETCH: Final = Key(
     "prefetch",
     accept_whole(1, MAX_PREFETCH),
     "maximum number of unacknowledged deliveries, up to 65,535",
-    otherwise="the window",
+    otherwise="the window; with a `rate`, what it reads in 10 s",
 )
 EXCLUSIVE: Final = Key("exclusive", FLAG, "whether to be the only consumer; for classic queues", False)
 OFFSET: Final = Key(

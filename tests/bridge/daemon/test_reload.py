@@ -222,14 +222,18 @@ def test_a_bridge_that_is_stopped_between_two_pumps_begins_no_other(monkeypatch:
             return Config("bridge.toml", TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, store))
 
         pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), metrics, make_config)
-        running, first = asyncio.create_task(pipelines.run()), pipelines.current
+        running = asyncio.create_task(pipelines.run())
         await pass_time(1)
+        asked = asyncio.create_task(pipelines.reload())
+        await pass_time(GOING_BACK / 2)
+        assert asked.done()  # at once, as nothing goes back to this source
+        source.takes_back, first = True, pipelines.current
         asked = asyncio.create_task(pipelines.reload())
         await pass_time(GOING_BACK / 2)
         pipelines.stop()
         await pass_time(GOING_BACK)
         assert (running.done(), asked.cancelled(), pipelines.current is first) == (True, True, True)
-        assert metrics.reloads["reloaded"] == 0  # it never was in effect
+        assert metrics.reloads["reloaded"] == 1  # the second never was in effect
 
     run_virtually(live())
 

@@ -229,7 +229,7 @@ class RabbitmqSource(Source):
             if isinstance(error, Disconnected) or not refuses_argument(error, OFFSET):
                 self._is_stream = was_stream  # what it is now is not known
                 raise
-            self._is_stream = False
+            self._is_stream, self.takes_back = False, True
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
             self._removed.forget()
             await self._begin(connection, self._arguments)

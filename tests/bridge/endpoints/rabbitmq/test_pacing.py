@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.daemon.config import read_config
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
+from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Arrived
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from exchange.amqp import ContentHeader
@@ -188,3 +191,20 @@ def test_the_lower_the_limit_of_a_queue_the_sooner_a_message_is_taken_alone(
     """As long as a queue's policy is not known, which may set a lower limit, from its first return on."""
     facts = QueueFacts.from_answer(known, version)
     assert (facts.delivery_limit, facts.alone_from) == (limit, alone_from)
+
+
+@pytest.mark.parametrize(
+    ("rate", "own", "prefetch"),
+    [(None, "", 2_000), (0.01, "", 1), (5.0, "", 50), (1e9, "", 2_000), (5.0, "prefetch = 9", 9)],
+)
+def test_a_source_with_a_rate_prefetches_no_more_than_it_reads_soon(
+    tmp_path: Path, rate: float | None, own: str, prefetch: int
+) -> None:
+    """The rest goes back at each reload, which counts toward a delivery limit."""
+    (tmp_path / "t.bindings").write_text("exchange orders: topic\n")
+    policy = "" if rate is None else f"[policy]\nrate = {rate}\n"
+    text = f'{policy}[sources.s]\nurl = "amqp://h"\nqueue = "q"\n{own}\n'
+    (tmp_path / "b.toml").write_text(f'topology = "t.bindings"\n{text}')
+    source = read_config(tmp_path / "b.toml").inlets[0].source
+    assert isinstance(source, RabbitmqSource)
+    assert source._prefetch == prefetch
