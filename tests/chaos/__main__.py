@@ -78,6 +78,8 @@ def main(
     if only_list:
         print("\n".join(each.title for each in chosen or SCENARIOS))
         return
+    if scenarios and not chosen:
+        raise click.UsageError(f"no scenario of these names has {variant!r} in its variant")
     own = folder.resolve() / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"  # a new one, as archives must be empty at first
     if scenarios:
         sys.exit(_play(chosen, images, own, short=short))

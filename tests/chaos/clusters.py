@@ -179,9 +179,10 @@ class RabbitmqCluster(Cluster):
         ends = f"[begin erlang:set_cookie(N, {cookie}), erlang:disconnect_node(N) end || N <- [{', '.join(others)}]]."
         self.run_in(n, "rabbitmqctl", "--quiet", "eval", ends)
 
-    def find_leader(self, queue: str) -> int:
-        """Return the number of the node that leads a quorum queue."""
-        rows = self.run_in(self.alive[0], "rabbitmqctl", "--quiet", "list_queues", "name", "leader").splitlines()
+    def find_leader(self, queue: str, at: int | None = None) -> int:
+        """Return the number of the node that leads a quorum queue, as the node ``at`` or any knows it."""
+        node = self.alive[0] if at is None else at
+        rows = self.run_in(node, "rabbitmqctl", "--quiet", "list_queues", "name", "leader").splitlines()
         leader = next(row.split("\t")[1] for row in rows if row.startswith(f"{queue}\t"))
         return int(leader.removeprefix("rabbit").partition("@")[0])
 

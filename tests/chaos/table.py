@@ -16,7 +16,7 @@ HEAD: Final = (
 
 
 TRIAL_HEAD: Final = (
-    "scenario", "brokers", "lost", "out of order", "duplicates", "dead letters", "recovered", "seen in log",
+    "scenario", "brokers", "messages", "lost", "out of order", "duplicates", "dead letters", "recovered", "seen in log",
     "in a metric", "at /ready",
 )  # fmt: skip
 
@@ -62,7 +62,7 @@ def _trial_row(result: TrialResult) -> Sequence[str]:
     def seconds(value: float | None) -> str:
         return "-" if value is None else f"{value:.1f} s"
 
-    counts = (result.lost, result.out_of_order, result.duplicates, result.dead_letters)
+    counts = (result.messages, result.lost, result.out_of_order, result.duplicates, result.dead_letters)
     seen = (None, None, None) if result.visibility is None else result.visibility
     return (
         result.scenario, result.versions, *["?" if count is None else f"{count:,}" for count in counts],

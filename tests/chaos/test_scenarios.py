@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tests.chaos.__main__ import main
 from tests.chaos.kinds import KINDS, Brokers, rounds_of
+from tests.chaos.run import GaveUp
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import trial_lines
 from tests.chaos.trial import Trial, TrialResult
@@ -60,14 +64,34 @@ def test_a_missing_message_is_lost_and_an_unexpected_dead_letter_is_a_problem(tm
     assert [problem.partition(":")[0] for problem in result.problems] == ["lost", "other dead letters than expected"]
 
 
+def test_an_act_that_ends_no_connection_is_no_fault(tmp_path: Path) -> None:
+    with Trial(Brokers(), tmp_path, TrialResult("connections", "-")) as trial, pytest.raises(GaveUp, match="gone"):
+        trial.disconnect(lambda: None, seconds=0.0)
+
+
+def test_a_metric_that_is_looked_at_is_one_of_the_bridge() -> None:
+    """Another name would count 0 for ever."""
+    page = (Path(__file__).parents[2] / "docs" / "bridge-operations.md").read_text()
+    scenarios = [path.read_text() for path in Path(__file__).parent.rglob("*.py") if not path.name.startswith("test_")]
+    names = {name for text in scenarios for name in re.findall(r'"(hashstar_\w+)"', text)}
+    assert len(names) > 5
+    assert names <= {*re.findall(r"`(hashstar_\w+)", page)}
+
+
+def test_no_scenario_played_is_no_success() -> None:
+    result = CliRunner().invoke(main, ["--scenario", "pause", "--variant", "of nobody"])
+    assert result.exit_code == 2
+    assert "'of nobody'" in result.output
+
+
 def test_the_table_marks_what_was_not_measured() -> None:
     results = [
-        TrialResult("pause", "rabbitmq 4.0.5", 0, 0, 1_200, 0, 1.25, Visibility(0.1, 2.0, None)),
+        TrialResult("pause", "rabbitmq 4.0.5", 6_000, 0, 0, 1_200, 0, 1.25, Visibility(0.1, 2.0, None)),
         TrialResult("nested", "-", problems=["broken"]),
     ]
     lines = list(trial_lines(results))
     assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
-        "pause", "rabbitmq 4.0.5", "0", "0", "1,200", "0", "1.2 s", "0.1 s", "2.0 s", "-",
+        "pause", "rabbitmq 4.0.5", "6,000", "0", "0", "1,200", "0", "1.2 s", "0.1 s", "2.0 s", "-",
     ]  # fmt: skip
-    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["nested", "-", *"????", *"----"]
+    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["nested", "-", *"?????", *"----"]
     assert lines[4] == "nested: broken"

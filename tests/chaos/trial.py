@@ -51,6 +51,7 @@ class TrialResult:
 
     scenario: str
     versions: str
+    messages: int | None = None
     lost: int | None = None
     out_of_order: int | None = None
     duplicates: int | None = None
@@ -211,6 +212,20 @@ class Trial:
             for (own_name, own_labels), value in each.items()
             if own_name == name and labels in own_labels and without not in own_labels
         ]
+
+    def count_lost_connections(self, endpoint: str = "") -> int:
+        """Return how many connections of an endpoint, or of all, the present processes have lost."""
+        return int(sum(self.metric("hashstar_disconnections_total", endpoint and f'"{endpoint}"')))
+
+    def disconnect(self, act: Callable[[], Any], endpoint: str = "", seconds: float = SECONDS) -> None:
+        """End connections by ``act``, and wait until the bridge knows: else nothing has happened to it."""
+        before = self.count_lost_connections(endpoint)
+        self.faults += 1
+        act()
+        self.wait_until(
+            lambda: self.count_lost_connections(endpoint) > before, f"{endpoint or 'an endpoint'} is known to be gone",
+            seconds,
+        )  # fmt: skip
 
     def let_pass(self, seconds: float) -> None:
         """Let this time pass, as a fault, a publisher or an operator takes it."""
@@ -392,7 +407,7 @@ class Trial:
         (self.folder / "arrivals.txt").write_text(arrivals)
         bound = self.window * self.faults if self.bound is None else self.bound
         result.problems += account.problems(bound, most=PROBLEMS)
-        result.lost, result.out_of_order = len(account.lost), len(account.out_of_order)
+        result.messages, result.lost, result.out_of_order = self.sent, len(account.lost), len(account.out_of_order)
         result.duplicates = account.duplicates
         dead = self.dead_letters()
         result.dead_letters = len(dead)

@@ -85,8 +85,11 @@ def _small_batches(trial: Trial) -> Sequence[Writable]:
     target.configure(f"maxMessageSize={LEAST_OF_A_BROKER}")
     trial.at_end(target.configure, f"maxMessageSize={USUAL}")
     random = Random(1)
+    too_large = random.randbytes(LEAST_OF_A_BROKER)
     trial.body_of = lambda body: body.partition(b" ")[0]
     source.put([(key, body + b" " + random.randbytes(FILLING)) for key, body in trial.numbers(1_000)])
+    source.put([("key.0", too_large)])  # which shows that the broker is as it should be
+    trial.expected_dead = lambda dead: dead == [too_large]
     trial.bridge(source, target)
     trial.wait_for_written(1_000)
     trial.drain(source)

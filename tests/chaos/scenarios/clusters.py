@@ -7,9 +7,11 @@ Queues have no delivery limit, as order holds only then (the guide says why); to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from tests.chaos.brokers import CommandFailed
 from tests.chaos.clusters import NODES, KafkaCluster, RabbitmqCluster
 from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
@@ -94,9 +96,16 @@ def _suffer_each(trial: Trial, flow: _Flow, queues: Callable[[int], None], parti
 def _isolate_leader(from_queue: bool, trial: Trial) -> Sequence[Writable]:
     flow = _flow(trial, from_queue=from_queue)
     leader = flow.leader_of_queue()
+    other = (leader + 1) % NODES
+
+    def another_leads() -> bool:
+        with suppress(CommandFailed, StopIteration, ValueError):  # no node may be known to lead it
+            return flow.rabbitmq.find_leader(flow.queue, other) != leader
+        return False
+
     trial.suffer(
         partial(flow.rabbitmq.isolate_node, leader), partial(flow.rabbitmq.rejoin_node, leader), seconds=AWAY,
-        shows=False,
+        shows=False, meanwhile=partial(trial.wait_until, another_leads, "another leads the queue"),
     )  # fmt: skip
     trial.faults += 1
     trial.drain(flow.source, 300)

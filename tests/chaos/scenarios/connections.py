@@ -32,8 +32,9 @@ def _close_all(trial: Trial) -> None:
     trial.brokers.rabbitmq().control("close_all_connections", "an administrator's decision")
 
 
-def _close(connection: pika.BlockingConnection) -> None:
-    with suppress(pika.exceptions.AMQPError):  # the broker has closed it
+def close_quietly(connection: pika.BlockingConnection) -> None:
+    """Close a connection, if the broker has not."""
+    with suppress(pika.exceptions.AMQPError):
         connection.close()
 
 
@@ -44,9 +45,8 @@ def _closed(trial: Trial) -> Sequence[Writable]:
     for _ in range(CLOSED):
         trial.wait_until_ready()
         trial.wait_until_flowing(source)
-        trial.faults += 1
+        trial.disconnect(partial(_close_all, trial))
         written = trial.count_written()
-        _close_all(trial)
         trial.wait_until(lambda: trial.count_written() > written, "messages move again")  # noqa: B023
     trial.drain(source)
     return [target]
@@ -71,7 +71,7 @@ def _foreign_reader(trial: Trial) -> Sequence[Writable]:
     assert source.broker is not None
     trial.put(source, 2_000)
     other = pika.BlockingConnection(pika.URLParameters(f"{source.broker.url}?heartbeat=0"))
-    trial.at_end(_close, other)
+    trial.at_end(close_quietly, other)
     channel = other.channel()
     channel.basic_qos(prefetch_count=HELD)
     channel.basic_consume(source.name, lambda *_: None, consumer_tag="another-program")

@@ -94,7 +94,9 @@ def _moved(trial: Trial) -> Sequence[Writable]:
     trial.drain(source)
     trial.stop()
     for target.path in (moved, new):
+        before = len(trial.arrived)
         trial.collect(target)
+        trial.require(len(trial.arrived) > before, f"nothing was written to {target.path.name}")
     return []
 
 

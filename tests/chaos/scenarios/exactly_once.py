@@ -9,6 +9,7 @@ from typing import Final
 from tests.chaos.daemon import Daemon
 from tests.chaos.places import Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.scenarios.takeovers import count_readers
 from tests.chaos.trial import Trial
 
 FROZEN: Final = 30.0
@@ -53,6 +54,7 @@ def _frozen(trial: Trial) -> Sequence[Writable]:
     def freeze() -> None:
         daemon.suspend()
         time.sleep(FROZEN)
+        trial.wait_until(lambda: count_readers(source) == 0, "the group has removed its member")
 
     trial.suffer(freeze, daemon.resume, shows=False)
     trial.drain(source)

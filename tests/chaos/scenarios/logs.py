@@ -39,8 +39,7 @@ def _nobody_reads(trial: Trial) -> Sequence[Writable]:
     os.close(writer)
     trial.put(source, HALF)
     trial.wait_for_written(HALF)
-    trial.brokers.rabbitmq().relays["source"].cut()  # which has lines in the log, too
-    trial.faults += 1
+    trial.disconnect(trial.brokers.rabbitmq().relays["source"].cut)  # which has lines in the log, too
     trial.put(source, HALF)
     trial.drain(source)
     began = time.monotonic()

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow.parquet as pq
+
 from exchange.amqp import ContentHeader
 from exchange.values.field_values import Typed
 from tests.chaos.places import Folder, Queue, Topic, Writable
@@ -21,6 +23,7 @@ LEAST: Final = 100_000
 """Maximum size of a message of the topic, in bytes (``max.message.bytes``)."""
 LARGE: Final = b"x" * 200_000
 USER: Final = "other"
+OTHER: Final = "x-hashstar-user-id"
 EVERY: Final = 100
 DEEP: Final = 5_000
 MICROSECONDS: Final = 1_763_800_000_000_000
@@ -59,7 +62,15 @@ def _user_id(trial: Trial) -> Sequence[Writable]:
     trial.wait_for_written(MESSAGES)
     trial.drain(source)
     trial.bound = 0
-    return [target]
+    trial.stop()
+    found = [
+        (method.routing_key, body, (properties.headers or {}).get(OTHER))
+        for method, properties, body in target.deliveries()
+    ]
+    trial.arrived += [(key, body) for key, body, _ in found]
+    marked = [int(body) for _, body, user in found if user == USER]
+    trial.require(marked == [*range(0, MESSAGES, EVERY)], f"these have the header {OTHER}: {marked}")
+    return []
 
 
 def _nested_header(depth: int) -> ContentHeader:
@@ -100,6 +111,11 @@ def _odd_timestamp(trial: Trial) -> Sequence[Writable]:
     trial.wait_for_written(MESSAGES)
     trial.drain(source)
     trial.bound = 0
+    trial.stop()
+    parts = [pq.read_table(part, columns=["properties"]) for part in target.path.rglob("[!.]*.parquet")]
+    rows = [str(row) for part in parts for row in part.column("properties").to_pylist()]
+    found = sum(str(MICROSECONDS) in row for row in rows)
+    trial.require(found == 3, f"{found} rows of 3 have the timestamp")
     return [target]
 
 

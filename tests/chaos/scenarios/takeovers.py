@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tests.chaos.daemon import Daemon
 from tests.chaos.places import HEARTBEAT, Queue, Readable, Topic, Writable
 from tests.chaos.scenarios.pauses import place
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 FROZEN: Final = 65.0
-FROZEN_SHORT: Final = 8.0
-"""Seconds of a freeze, which outlasts the heartbeats and sessions of `tests.chaos.places`."""
+"""Minimum number of seconds of a freeze; in CI it lasts until the broker gives up the reader."""
 
 
 def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) -> list[Daemon]:
@@ -26,17 +26,26 @@ def _flow(trial: Trial, source: Readable, target: Writable, bridges: int = 1) ->
     return daemons
 
 
+def count_readers(source: Readable) -> int:
+    """Return the number of consumers of a queue, or of members of a topic's group that have partitions."""
+    if isinstance(source, Queue):
+        return source.count()[1]
+    assert isinstance(source, Topic)
+    group: Any = source.topics.admin.describe_consumer_groups([source.name])[source.name].result(find_limit())
+    return sum(bool(member.assignment.topic_partitions) for member in group.members)
+
+
 def _sigstop(source_kind: str, target_kind: str, trial: Trial) -> Sequence[Writable]:
     """Freeze a bridge until brokers give up its connections, and deliver what was under way to the next reader."""
     heartbeat = HEARTBEAT if trial.short else None
     source = place(trial, source_kind, "source", heartbeat)
     target = place(trial, target_kind, "target", heartbeat)
     (daemon,) = _flow(trial, source, target)
-    frozen = FROZEN_SHORT if trial.short else FROZEN
 
     def freeze() -> None:
         daemon.suspend()
-        time.sleep(frozen)
+        time.sleep(0.0 if trial.short else FROZEN)
+        trial.wait_until(lambda: count_readers(source) == 0, "the source's broker has given up its reader")
 
     trial.suffer(freeze, daemon.resume, shows=False)
     trial.drain(source)
@@ -70,10 +79,11 @@ def _group_of_two(trial: Trial) -> Sequence[Writable]:
     source = trial.use(Topic(False, trial.brokers, "source", trial.folder))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
     frozen, killed = _flow(trial, source, target, bridges=2)
+    trial.wait_until(lambda: count_readers(source) == 2, "both share the partitions")
     trial.faults += 2
     trial.running.remove(frozen)
     frozen.suspend()
-    time.sleep(FROZEN_SHORT)
+    trial.wait_until(lambda: count_readers(source) == 1, "the other one has all partitions")
     trial.kill(killed)
     frozen.resume()
     trial.running.append(frozen)

@@ -10,10 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
 from tests.chaos.daemon import TOPOLOGY
 from tests.chaos.places import PARTITIONS, Queue, Readable, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 HALF: Final = 1_000
 GONE: Final = 20.0
@@ -26,6 +30,20 @@ BESIDE: Final = "exchange other: fanout\nqueue beside\nother -> beside\n"
 
 FIRST: Final = 4_000
 BURST: Final = 6_000
+
+
+def read_epoch(topic: Topic) -> int:
+    """Return the epoch of the leader of the topic's first partition."""
+    first = TopicPartition(topic.name, 0)
+    admin = AdminClient(topic.topics.settings)  # one that knows no earlier epoch, which the broker would refuse
+    offsets = admin.list_offsets({first: OffsetSpec.latest()})  # type: ignore[no-untyped-call]
+    return int(offsets[first].result(find_limit()).leader_epoch)
+
+
+def require_lower_epoch(trial: Trial, topic: Topic, old: int) -> None:
+    """Require that a topic that was made anew has a lower epoch than the old one had."""
+    new = read_epoch(topic)
+    trial.require(new < old, f"the epoch of the new topic's leader is {new}, that of the old one's was {old}")
 
 
 def _target_remade(trial: Trial, *, partitioned: bool) -> Sequence[Writable]:
@@ -85,9 +103,11 @@ def _target_of_lower_epochs(trial: Trial, *, once: bool, running: bool) -> Seque
     trial.collect(target)
     if not running:
         trial.kill(daemon)
+    old = read_epoch(target)
     target.delete_topic()
     target.make(PARTITIONS)
     trial.put(source, HALF)
+    require_lower_epoch(trial, target, old)
     trial.faults += 1
     if not running:
         trial.start(daemon)
@@ -107,6 +127,7 @@ def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool, resta
         trial.brokers["kafka"].restart()
         trial.faults += 1
     trial.wait_until_ready()
+    old = read_epoch(source) if restarts else 0
     source.delete_topic()
     trial.let_pass(5.0 if noticed else 0.0)
     source.make(4)
@@ -114,6 +135,8 @@ def _source_remade(trial: Trial, *, first: int, burst: int, noticed: bool, resta
         trial.let_pass(20.0)
     trial.put(source, burst)
     trial.faults += 1
+    if restarts:
+        require_lower_epoch(trial, source, old)
     trial.wait_until(lambda: trial.count_written() >= first + 1, "messages of the new topic are read")
     trial.wait_until(lambda: trial.count_written() >= trial.sent, "all of the new topic was written")
     trial.drain(source)

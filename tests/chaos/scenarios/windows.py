@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from tests.chaos.places import Queue, Topic, Writable
@@ -27,15 +28,8 @@ AWAY: Final = 40.0
 
 def _close_of_the_source(trial: Trial, source: Queue) -> None:
     """Close the source's connection while the window is full; the bridge must notice, and read again."""
-    lost = sum(trial.metric("hashstar_disconnections_total", '"from"'))
     began = time.monotonic()
-    trial.brokers.rabbitmq().control("close_all_connections", CLOSED)
-    trial.faults += 1
-    trial.wait_until(
-        lambda: sum(trial.metric("hashstar_disconnections_total", '"from"')) > lost,
-        "the source is known to be gone",
-        LIMIT,
-    )
+    trial.disconnect(partial(trial.brokers.rabbitmq().control, "close_all_connections", CLOSED), "from", LIMIT)
     trial.note_shown(began)
 
 

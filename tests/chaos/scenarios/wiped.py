@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
+from tests.chaos.scenarios.topics import read_epoch, require_lower_epoch
 from tests.chaos.trial import Trial
 
 HALF: Final = 1_200
@@ -36,15 +37,14 @@ def _source_wiped(
     for _ in range(restarts):
         broker.restart()
     trial.wait_until_ready()
-
-    def come_back() -> None:
-        broker.wipe()
-        source.forget()
-        make(trial, source)
-        trial.put(source, HALF)
-
+    old = read_epoch(source)
     trial.faults += 1
-    come_back()
+    broker.wipe()
+    source.forget()
+    make(trial, source)
+    trial.put(source, HALF)
+    if restarts:
+        require_lower_epoch(trial, source, old)
     trial.wait_for_written(2 * HALF)
     trial.wait_until_ready()
     trial.drain(source)
