@@ -28,13 +28,10 @@ BINDINGS: Final[list[Mutant]] = [
         ("no message goes on to another exchange", "if not self._onwards.isdisjoint(bindings)", "if not bindings"),
     ),
     *mutants_of(
-        "exchange/routing/columns/key_classes.py",
+        "bindings/counts/columnar/classes/classes.py",
         "bindings/counts/test_columnar.py",
-        (
-            "a message takes bindings of the exchanges behind",
-            "[condition for condition in met if condition[0] == entry.name]",
-            "list(met)",
-        ),
+        ("a message takes patterns of the exchanges behind", " if each[0] == entry.name else ()", ""),
+        ("a message takes literal keys of the exchanges behind", "if condition[0] == entry.name:", "if True:"),
     ),
     *mutants_of(
         "bindings/fix/candidates.py",
