@@ -27,7 +27,10 @@ from bindings.archive.avro.schema import convert_schema
 from bindings.archive.columns import to_table
 from bindings.archive.formats import foreign
 from bindings.archive.rocketmq.store import open_store
+from bindings.auditing.local.cache import TallyCache
 from bindings.auditing.local.selection import Selection
+from bindings.auditing.local.studies import CoverageStudy
+from bindings.auditing.local.tasks import ROW, add_results
 from bindings.checking.baseline import Baseline
 from bindings.cli import find_command
 from bindings.mcp.tools import Tools
@@ -52,6 +55,7 @@ from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.remoting.command import Decoder, read_json
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.statistics import _by_queue
+from exchange import Topology
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
@@ -149,6 +153,15 @@ def read_ledger(text: str, folder: Path) -> object:
     ledger = BatchLedger(folder, {})
     write(text, folder / "account" / "batch=0000000000.json")
     return ledger.total()
+
+
+def read_results(text: str, folder: Path) -> object:
+    return add_results([pa.record_batch([[0], [-1], [text.encode("utf-8", "surrogatepass")]], ROW)], [])
+
+
+def read_cache(text: str, folder: Path) -> object:
+    write(f"digest\n{text}\n", folder / "k-v.tally")
+    return TallyCache(folder, [CoverageStudy(Topology())], Selection(), ()).find("k")
 
 
 def read_growth(text: str, folder: Path) -> object:
@@ -348,6 +361,8 @@ READERS: Final = {
         '"attributes": '
         '{"a": "b"}}}, "offsetTable": {"T@g": {"0": 5}}}', read_store,
     ),
+    "bindings/auditing/local/cache.py _parse_needs": Reader('["k", ["x"], true]', read_cache),
+    "bindings/auditing/local/tasks.py _read_account": Reader(ACCOUNT, read_results),
     "bindings/auditing/spark/gathering.py decode_spark_error": Reader('"x"', read_error),
     "bindings/auditing/spark/growth.py _read": Reader(
         '{"files": {"f": ["x", 0, 1, 2, 3, 4, "h", false]}, "splits": [], "notices": [], "open_files": 0}', read_growth

@@ -157,6 +157,7 @@ def audit(
     settings: Settings = NO_THRESHOLDS,
     spark: SparkSession | None = None,
     jobs: int | None = None,
+    cache: Path | None = None,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
@@ -176,7 +177,8 @@ def audit(
     [('documents', 5), ('amq.topic', 4)]
 
     Raises InputError for inputs that cannot be read, and `bindings.auditing.local.tasks.TooManyBad` as soon as more
-    than ``max_bad`` records are bad. ``keep_bad`` is a new folder in which to keep bad records.
+    than ``max_bad`` records are bad. ``keep_bad`` is a new folder in which to keep bad records. ``cache`` is a folder
+    that keeps what was counted in each file, so that a later audit, also of an edited topology, reads less.
     """
     if not isinstance(mapping, FieldMapping):
         raise TypeError(
@@ -200,15 +202,16 @@ def audit(
         processes = 1
         # A topic needs a session with Spark's connector, which only the caller can start.
         if spark is None and (not traffic.topics or find_active_session() is not None):
-            engine = traffic.choose_engine(jobs=jobs)
+            engine = traffic.choose_engine(refused="" if cache is None else "a cache", jobs=jobs)
             processes = engine.jobs
             if engine.spark:
                 from bindings.auditing.spark.session import open_session
 
                 spark = stack.enter_context(open_session())
         passed = count(
-            traffic, subject, taken, spark=spark, jobs=processes, keep_bad=keep_bad, max_bad=max_bad, step=step
-        )
+            traffic, subject, taken, spark=spark, jobs=processes, cache=cache, keep_bad=keep_bad, max_bad=max_bad,
+            step=step,
+        )  # fmt: skip
     return report_on(subject, traffic.descriptions, passed, taken, settings)
 
 
@@ -240,6 +243,7 @@ def count(
     *,
     spark: SparkSession | None = None,
     jobs: int = 1,
+    cache: Path | None = None,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
@@ -250,8 +254,9 @@ def count(
     reads.
     """
     return count_studies(
-        traffic, subject.studies, selection, spark=spark, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, step=step
-    )
+        traffic, subject.studies, selection, spark=spark, jobs=jobs, cache=cache, keep_bad=keep_bad, max_bad=max_bad,
+        step=step,
+    )  # fmt: skip
 
 
 def count_studies(
@@ -261,6 +266,7 @@ def count_studies(
     *,
     spark: SparkSession | None = None,
     jobs: int = 1,
+    cache: Path | None = None,
     keep_bad: str | None = None,
     max_bad: int | None = None,
     most_bytes: int | None = None,
@@ -276,8 +282,11 @@ def count_studies(
         if files is None:
             raise InputError("there is no archive to audit")
         return run_here(
-            files, studies, selection, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes, step=step
-        )
+            files, studies, selection, jobs=jobs, keep_bad=keep_bad, max_bad=max_bad, most_bytes=most_bytes,
+            cache=None if cache is None else FilePath(cache), step=step,
+        )  # fmt: skip
+    if cache is not None:
+        raise InputError(f"{os.fspath(cache)}: a cache is used without Spark only")
     from bindings.auditing.spark.job import run
     from bindings.auditing.spark.kafka import parse_topic, run_on_topic
 

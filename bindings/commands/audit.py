@@ -31,6 +31,7 @@ from exchange.commands.output import output_option, print_form
 from exchange.commands.release import ProfileType
 from exchange.commands.route import topology_options
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ def audit_command() -> None:
     help="Maximum number of processes that count, without Spark; the report is the same.  [default: one per core]",
 )  # fmt: skip
 @click.option(
+    "--cache", type=click.Path(), metavar="DIR",
+    help="Folder that keeps what was counted in each file: a later audit reads only what is new or counts differently.",
+)  # fmt: skip
+@click.option(
     "--estimate", "is_estimate", is_flag=True,
     help="Print how long the audit would take, by a sample of the archive, and end.",
 )  # fmt: skip
@@ -105,6 +110,7 @@ def run_command(
     max_bad: int | None,
     keep_bad: str | None,
     jobs: int | None,
+    cache: str | None,
     is_estimate: bool,
     where: SparkOptions,
     thresholds: Thresholds,
@@ -139,7 +145,9 @@ def run_command(
             echo_line(notice, err=True)
         if jobs is not None and where.asked:
             raise click.UsageError(f"{where.asked} is for Spark, and --jobs does without it")
-        refused = "--no-spark" if where.no_spark else "--jobs" if jobs else ""
+        if cache is not None and where.asked:
+            raise click.UsageError(f"{where.asked} is for Spark, which uses no --cache")
+        refused = "--no-spark" if where.no_spark else "--jobs" if jobs else "--cache" if cache is not None else ""
         engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
         traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
         if is_estimate:
@@ -149,9 +157,12 @@ def run_command(
             echo_line(str(engine), err=True)
         with show_progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
             passed = count(
-                traffic, subject, selection, spark=spark, jobs=engine.jobs, keep_bad=keep_bad, max_bad=max_bad,
-                step=step,
+                traffic, subject, selection, spark=spark, jobs=engine.jobs, cache=cache, keep_bad=keep_bad,
+                max_bad=max_bad, step=step,
             )  # fmt: skip
+        if cache is not None and traffic.files is not None:
+            files = count_noun(len(traffic.files.all_files), "file")
+            echo_line(f"{cache}: {passed.reused:,} of {files} counted before", err=True)
         report = report_on(subject, traffic.descriptions, passed, selection, settings)
         outputs.write(report, passed.values[0])
         outputs.print(report)

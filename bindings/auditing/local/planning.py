@@ -74,6 +74,13 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> 
     return group_into_tasks(_plan(files, split_bytes, planner), task_bytes)
 
 
+def plan_file(path: Place, form: Format) -> list[Task]:
+    """Return the tasks of one file, whatever else is in its archive. Raises InputError if it cannot be opened."""
+    file = PlannedFile(_make_absolute(path), form, read_file_size(path))
+    splits = form.plan(file.path, SPLIT_BYTES) or [Split(file.path)]
+    return group_into_tasks([(file, splits)], MAX_TASK_BYTES)
+
+
 def _make_absolute(path: Place) -> Place:
     return str(Path(path).absolute()) if isinstance(path, str) else path
 

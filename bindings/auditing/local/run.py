@@ -9,10 +9,21 @@ from typing import Any, NamedTuple
 
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Account
+from bindings.auditing.local.cache import CachedFiles, TallyCache
 from bindings.auditing.local.planning import CORES_OF_SAMPLES, draw_tasks, plan_groups, plan_tasks
 from bindings.auditing.local.selection import EVERYTHING, UNTIMED, Selection
 from bindings.auditing.local.study import Study
-from bindings.auditing.local.tasks import PassSettings, Results, Task, TooManyBad, check_bad, count_tasks, order_for
+from bindings.auditing.local.tasks import (
+    PassSettings,
+    Results,
+    Task,
+    TooManyBad,
+    borrow_counters,
+    check_bad,
+    count_tasks,
+    find_needed_columns,
+    order_for,
+)
 from bindings.auditing.local.workers import run_groups
 from exchange.errors import InputError
 from exchange.text.display import count_noun
@@ -30,6 +41,8 @@ class Pass(NamedTuple):
     account: Account
     share: float = 1.0
     """Share of the archive that was read, by its bytes."""
+    reused: int = 0
+    """Number of files whose counts were taken from a cache."""
 
 
 def run_here(
@@ -42,18 +55,22 @@ def run_here(
     max_bad: int | None = None,
     most_bytes: int | None = None,
     may_be_empty: bool = False,
+    cache: Path | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
     """Read an archive once, for all studies, in this process, or in ``jobs`` others if it is large enough for several.
 
     The result does not depend on the number. Of an archive larger than ``most_bytes``, only some tasks are read, see
     `draw_tasks`; None for all. ``step`` is called with the number of bytes read so far, and the total number.
-    ``keep_bad`` is a new folder for bad records, as JSON lines. Raises InputError for files that cannot be opened,
-    NoRecords for archives without records unless ``may_be_empty``, `bindings.auditing.local.tasks.TooManyBad` if more
-    than ``max_bad`` records are bad: at once if a group of tasks has that many, else at the end.
+    ``keep_bad`` is a new folder for bad records, as JSON lines. ``cache`` is a folder with the results of files, see
+    `bindings.auditing.local.cache`: each file is counted by itself then. Raises InputError for files that cannot be
+    opened, NoRecords for archives without records unless ``may_be_empty``, `bindings.auditing.local.tasks.TooManyBad`
+    if more than ``max_bad`` records are bad: at once if a group of tasks has that many, else at the end.
     """
     require_new(keep_bad)
-    groups, share = plan_groups(archive), 1.0
+    order = order_for(studies, selection, keep_bad, max_bad)
+    cached = None if cache is None else _open_cache(archive, cache, studies, order)
+    groups, share = plan_groups(archive) if cached is None else cached.groups, 1.0
     if most_bytes is not None and _weight_of(groups) > most_bytes:
         drawn, share = draw_tasks(plan_tasks(archive, cores=CORES_OF_SAMPLES), most_bytes)
         groups = [drawn]
@@ -65,13 +82,22 @@ def run_here(
         step(done, total)
 
     step(0, total)
-    order = order_for(studies, selection, keep_bad, max_bad)
     count = partial(run_groups, jobs=jobs) if jobs > 1 and len(groups) > 1 else _count_groups
-    results = reduce(Results.plus, count(groups, order, step=add_weight))
+    counted = count(groups, order, step=add_weight)
+    again = partial(count_tasks, order=order)
+    results = reduce(Results.plus, counted) if cached is None else cached.join(counted, again)
     check_bad(results.account, max_bad)
     if not may_be_empty:
         require_records(archive, results.account, max_bad)
-    return finish(results, studies)._replace(share=share)
+    return finish(results, studies)._replace(share=share, reused=0 if cached is None else cached.reused)
+
+
+def _open_cache(archive: Archive, folder: Path, studies: Sequence[Study[Any]], order: PassSettings) -> CachedFiles:
+    if order.keep_bad is not None:
+        raise InputError("bad records of files in a cache are not read again: omit --keep-bad or --cache")
+    with borrow_counters(order) as counters:
+        columns = find_needed_columns(counters, order.selection)
+    return CachedFiles(archive, TallyCache(folder, studies, order.selection, columns))
 
 
 def _weight_of(groups: Sequence[Sequence[Task]]) -> int:

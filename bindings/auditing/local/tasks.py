@@ -12,20 +12,24 @@ import json
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
 from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad, Format, Item, Split, read_split
+from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
 from exchange.errors import InputError, name_os_errors
+from exchange.values.json_text import parse_leniently
 
 ACCOUNT: Final = -1
 """Stands for the study's number in the row of the account, which belongs to no study."""
@@ -205,7 +209,7 @@ class _BadRecordFile:
 def encode_results(number: int, results: Results, studies: Sequence[Study[Any]]) -> pa.RecordBatch:
     """Encode the results of a task as rows of `ROW`, to send them to another process."""
     values = [_to_bytes(study.table_of(value)) for study, value in zip(studies, results.values, strict=True)]
-    account = pickle.dumps(results.account, pickle.HIGHEST_PROTOCOL)
+    account = json.dumps(encode_account(results.account)).encode()
     count = len(values) + 1
     return pa.record_batch(
         [
@@ -227,12 +231,48 @@ def add_results(rows: Iterable[pa.RecordBatch], studies: Sequence[Study[Any]]) -
             task, which = number.as_py(), study.as_py()
             least = task if least is None else min(least, task)
             if which == ACCOUNT:
-                account += pickle.loads(data.as_py())  # noqa: S301  made by a worker
+                account += _read_account(data.as_py())
                 continue
             value = studies[which].value_of(pa.ipc.open_stream(data.as_buffer()).read_all())
             values[which] = value if values[which] is None else values[which] + value
     sums = [study.zero() if value is None else value for study, value in zip(studies, values, strict=True)]
     return least, Results(tuple(sums), account)
+
+
+def _read_account(data: bytes) -> Account:
+    try:
+        return decode_account(parse_leniently(data))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"results of a task cannot be read: {error}") from None
+
+
+def encode_account(account: Account) -> dict[str, Any]:
+    """Return an account as JSON."""
+    span, unread = account.span, account.unread
+    bad = {
+        reason: [records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in unread.samples.get(reason, ())]]
+        for reason, records in unread.bad.items()
+    }
+    return {
+        "records": span.messages, "first": span.first, "last": span.last, "untimed": account.untimed,
+        "skipped": dict(unread.skipped), "bad": bad,
+    }  # fmt: skip
+
+
+def decode_account(value: Mapping[str, Any]) -> Account:
+    """Return the account that `encode_account` encoded. Raises ValueError, TypeError or KeyError for another value."""
+    counts = [value["records"], value["untimed"], *dict(value["skipped"]).values()]
+    counts += [records for records, _ in dict(value["bad"]).values()]
+    times = [value["first"], value["last"]]
+    if not all(type(count) is int and count >= 0 for count in counts) or not {*map(type, times)} <= {int, NoneType}:
+        raise ValueError("a count or a time that is none")
+    bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
+    samples = {
+        reason: tuple([Bad(str(source), int(at), str(why), b64decode(data)) for source, at, why, data in listed])
+        for reason, (_, listed) in value["bad"].items()
+    }
+    span = Span(value["records"], value["first"], value["last"])
+    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples))
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -19,20 +19,16 @@ is counted.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bindings.archive.inspection import Account
-from bindings.archive.reading import Bad
-from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.study import Study
+from bindings.auditing.local.tasks import decode_account, encode_account
 from bindings.auditing.spark.growth import write_whole
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
@@ -160,32 +156,3 @@ class BatchLedger:
                 kind, _, number = path.stem.partition("=")
                 if path.name[0] != "." and (int(number) < summed or (kind == "batch" and int(number) == summed)):
                     path.unlink(missing_ok=True)
-
-
-def encode_account(account: Account) -> dict[str, Any]:
-    """Return an account as JSON."""
-    span, unread = account.span, account.unread
-    bad = {
-        reason: [records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in unread.samples.get(reason, ())]]
-        for reason, records in unread.bad.items()
-    }
-    return {
-        "records": span.messages, "first": span.first, "last": span.last, "untimed": account.untimed,
-        "skipped": dict(unread.skipped), "bad": bad,
-    }  # fmt: skip
-
-
-def decode_account(value: Mapping[str, Any]) -> Account:
-    """Return the account that `encode_account` encoded. Raises ValueError, TypeError or KeyError for another value."""
-    counts = [value["records"], value["untimed"], *dict(value["skipped"]).values()]
-    counts += [records for records, _ in dict(value["bad"]).values()]
-    times = [value["first"], value["last"]]
-    if not all(type(count) is int and count >= 0 for count in counts) or not {*map(type, times)} <= {int, NoneType}:
-        raise ValueError("a count or a time that is none")
-    bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
-    samples = {
-        reason: tuple([Bad(str(source), int(at), str(why), b64decode(data)) for source, at, why, data in listed])
-        for reason, (_, listed) in value["bad"].items()
-    }
-    span = Span(value["records"], value["first"], value["last"])
-    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples))

@@ -32,7 +32,7 @@ from exchange.routing.columns.routing_inputs import RoutingInputs, find_inputs
 from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 
-__all__ = ["NO_CLASS", "STATES", "Decide", "KeyClasses", "KeyDecisions", "PublishedExchange"]
+__all__ = ["NO_CLASS", "STATES", "Decide", "KeyClasses", "KeyDecisions", "PublishedExchange", "list_words"]
 
 MAX_PATTERN_SET: Final = 1 << 19
 """Highest number of a set of patterns for which a key class has enough bits."""
@@ -272,6 +272,13 @@ class MetConditions(NamedTuple):
     """Indices of those that match."""
     literals: list[tuple[str, str]]
     """Those without wildcards that match."""
+
+
+def list_words(topology: Topology) -> set[str]:
+    """Return the words that bindings name, all others of which are ``*`` in shapes of keys."""
+    names = [name for name, each in topology.exchanges.items() if find_kind(each).decider is Decider.KEY]
+    listed = [_Conditions(topology, name, by_destination=False).patterns(literals=True) for name in names]
+    return {word for patterns in listed for words, _ in patterns for word in words if isinstance(word, str)}
 
 
 class _Realm(NamedTuple):

@@ -20,9 +20,8 @@ from bindings.archive.inspection import Account
 from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import EVERYTHING
-from bindings.auditing.local.tasks import Task, count_tasks, order_for
+from bindings.auditing.local.tasks import Task, count_tasks, decode_account, encode_account, order_for
 from bindings.auditing.spark import growth as growth_module
-from bindings.auditing.spark import ledger as ledger_module
 from bindings.auditing.spark.growth import Growth
 from bindings.auditing.spark.ledger import BatchLedger, LedgerEntry
 from exchange import InputError
@@ -274,5 +273,5 @@ def test_an_account_survives_json(tmp_path: Path) -> None:
     )
     account = passed.account
     assert account.unread.bad
-    read = ledger_module.decode_account(ledger_module.encode_account(account))
+    read = decode_account(encode_account(account))
     assert read == account

@@ -1,0 +1,174 @@
+"""With a cache of what was counted in files, whatever is in it, an audit counts what it counts without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindings.archive.formats.detect import detect
+from bindings.auditing.local import cache as cache_module
+from bindings.auditing.local.run import Pass, run_here
+from bindings.auditing.local.selection import EVERYTHING
+from bindings.auditing.local.studies import CoverageStudy
+from bindings.cli import find_command
+from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Queue, Topology
+from tests.support import topologies
+from tests.support.archives.lines import records_for, topology_for, write_lines
+from tests.support.bindings.exact import exact
+from tests.support.tiers import examples
+
+LONG_AGO = 1_700_000_000
+FLAWS: list[Callable[[bytes, Random], bytes]] = [
+    lambda data, rng: data[: rng.randrange(len(data))],
+    lambda data, rng: data + b"x",
+    lambda data, rng: data[:70] + bytes([data[70] ^ 1]) + data[71:],
+    lambda data, rng: b"",
+]
+
+
+@examples(10)
+@given(st.integers(0, 2**32))
+def test_a_cache_changes_no_count(seed: int) -> None:
+    """After files are added, changed and removed, the topology edited, and entries damaged, swapped and lost."""
+    rng = Random(seed)
+    topology = topology_for(rng, LATEST_PROFILE)
+    with TemporaryDirectory() as folder:
+        archive, warm = Path(folder, "archive"), Path(folder, "warm")
+        archive.mkdir()
+        for step in range(3):
+            for name in rng.sample("abc", rng.randint(0 if step else 1, 2)):
+                path = archive / f"{name}.jsonl"
+                write_lines(path, records_for(rng, topology, 8))
+                os.utime(path, (LONG_AGO, LONG_AGO + step))
+            present = sorted(archive.iterdir())
+            if len(present) > 1 and rng.random() < 0.2:
+                rng.choice(present).unlink()
+            if rng.random() < 0.4:
+                topology = topologies.edit(rng, topology)
+            _damage(warm, rng)
+            studies = [CoverageStudy(topology)]
+            again = run_here(detect(str(archive)), studies, cache=warm)
+            assert _counts(again) == _counts(
+                run_here(detect(str(archive)), studies, cache=Path(folder, "cold", str(step)))
+            )
+            assert exact(_counts(again)) == exact(run_here(detect(str(archive)), studies))
+
+
+def _counts(passed: Pass) -> Pass:
+    return passed._replace(reused=0)
+
+
+def _damage(folder: Path, rng: Random) -> None:
+    entries = sorted(folder.glob("*.tally"))
+    if entries and rng.random() < 0.5:
+        chosen = rng.choice(entries)
+        flaw = rng.choice([*FLAWS, lambda *_: rng.choice(entries).read_bytes()])
+        chosen.write_bytes(flaw(chosen.read_bytes(), rng))
+
+
+def shop(*more: str) -> Topology:
+    """Return a topology in which bindings of an exchange that no message is published to have these keys."""
+    bindings = [Binding.to_queue("shop", "q", "order.*"), *[Binding.to_queue("other", "q", key) for key in more]]
+    return Topology([Exchange("shop", "topic"), Exchange("other", "topic")], [Queue("q")], bindings)
+
+
+def write_days(folder: Path, days: int, key: str = "order.1") -> None:
+    """Write a file of one message a day."""
+    for day in range(days):
+        path = folder / f"{day:03}.jsonl"
+        if not path.exists():
+            path.write_text(f'{{"exchange": "shop", "routing_key": "{key}"}}\n')
+            os.utime(path, (LONG_AGO, LONG_AGO + day))
+
+
+@pytest.mark.parametrize(
+    ("key", "edited", "reused"),
+    [
+        ("order.1", shop("a.*"), 3),  # what is published there cannot tell
+        ("order.1", shop().bind(Binding.to_queue("shop", "q", "x")), 0),
+        ("lost.1", shop("*"), 3),
+        ("lost.1", shop("lost.*"), 0),  # the shape of its key is no longer "*.*"
+        ("order.1", shop().delete_queue("q"), 0),
+    ],
+)
+def test_an_edit_reads_again_only_what_it_may_change(tmp_path: Path, key: str, edited: Topology, reused: int) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 3, key)
+    assert run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache).reused == 0
+    found = run_here(detect(str(archive)), [CoverageStudy(edited)], cache=cache)
+    assert (found.reused, found.values[0]) == (
+        reused,
+        run_here(detect(str(archive)), [CoverageStudy(edited)]).values[0],
+    )
+
+
+def test_a_new_day_costs_a_day(tmp_path: Path) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    read: list[int] = []
+    for days in (30, 31):
+        write_days(archive, days)
+        passed = run_here(
+            detect(str(archive)), [CoverageStudy(shop())], cache=cache, step=lambda done, _: read.append(done)
+        )
+    assert passed.reused == 30
+    assert read[-1] == (archive / "030.jsonl").stat().st_size
+
+
+def test_a_file_that_was_changed_just_now_is_not_kept(tmp_path: Path) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 2)
+    os.utime(archive / "001.jsonl")
+    for _ in range(2):
+        passed = run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert passed.reused == 1
+
+
+def test_entries_not_used_for_longest_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 4)
+    monkeypatch.setattr(cache_module, "MAX_ENTRIES", 3)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert len([*cache.iterdir()]) == 3
+    monkeypatch.setattr(cache_module, "MAX_CACHE_BYTES", 0)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert not [*cache.iterdir()]
+
+
+def test_bad_records_cannot_be_kept_with_a_cache(tmp_path: Path) -> None:
+    write_days(tmp_path, 1)
+    with pytest.raises(InputError, match="omit --keep-bad or --cache"):
+        run_here(detect(str(tmp_path)), [CoverageStudy(shop())], EVERYTHING, keep_bad="bad", cache=tmp_path / "c")
+
+
+def test_the_command_says_how_many_files_were_counted_before(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    topology = tmp_path / "shop.bindings"
+    topology.write_text('exchange shop: topic\nqueue q\nshop -> q: "order.*"\n')
+    outputs = []
+    for days in (2, 3, 3):
+        write_days(archive, days)
+        arguments = ["run", str(topology), str(archive), "--cache", str(tmp_path / "cache")]
+        result = CliRunner().invoke(find_command("audit"), arguments)
+        assert result.exit_code == 0, result.output
+        outputs.append(result)
+    lines = [[each for each in result.stderr.splitlines() if "before" in each] for result in outputs]
+    assert [line.partition(": ")[2] for (line,) in lines] == [
+        "0 of 2 files counted before", "2 of 3 files counted before", "3 of 3 files counted before",
+    ]  # fmt: skip
+    assert outputs[1].stdout == outputs[2].stdout
+    result = CliRunner().invoke(find_command("audit"), [*arguments, "--master", "local[1]"])
+    assert result.exit_code == 2
+    assert "uses no --cache" in result.stderr
