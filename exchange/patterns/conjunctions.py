@@ -301,8 +301,8 @@ class Block(Generic[V]):
 
     def remove(self, conditions: Conditions, value: V) -> None:
         slot = self.slots[conditions]
-        self.values[slot] = without_value(self.values[slot], value)
-        if self.values[slot]:
+        left = self.values[slot] = without_value(self.values[slot], value)
+        if left:
             return
         del self.slots[conditions]
         self.values[slot] = ()
@@ -314,8 +314,10 @@ class Block(Generic[V]):
             feature.asked ^= bit
             if wanted is not PRESENT:
                 feature.valued ^= bit
-                feature.equal[wanted] ^= bit
-                if not feature.equal[wanted]:
+                others = feature.equal[wanted] ^ bit
+                if others:
+                    feature.equal[wanted] = others
+                else:
                     del feature.equal[wanted]
                     self._masks -= 1
                 feature.clear()

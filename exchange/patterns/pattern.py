@@ -210,6 +210,8 @@ def normalise_wildcards(words: Sequence[Word]) -> tuple[Word, ...]:
 
     ``#.*.#`` becomes ``*.#``. So a MANY is the last word, or a literal follows it.
     """
+    if MANY not in words:
+        return tuple(words)
     result: list[Word] = []
     many = False
     for word in words:

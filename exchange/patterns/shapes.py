@@ -11,12 +11,12 @@ Not safe for concurrent use: the owner holds a lock around every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
 from exchange.patterns.conjunctions import with_value, without_value
-from exchange.patterns.pattern import AMQP, MANY, ONE, Pattern, Word, normalise_wildcards
+from exchange.patterns.pattern import AMQP, MANY, ONE, ONE_PLAIN, Pattern, Word, normalise_wildcards
 from exchange.patterns.wildcards import Wild
 
 LARGE_SHAPE_PATTERNS: Final = 1024
@@ -28,7 +28,7 @@ LENGTHS: Final = 256
 
 V = TypeVar("V", bound=Hashable)
 
-_SYMBOLS: Final[dict[Word, str]] = {ONE: "*", MANY: "#"}
+_SYMBOLS: Final[dict[Word, str]] = {ONE: "*", MANY: "#", ONE_PLAIN: "+"}
 
 
 class Shapes(Generic[V]):
@@ -183,4 +183,4 @@ def _can_be_large(wild: Wild[Any]) -> bool:
 
 def _write_template(pattern: Pattern) -> str:
     """Return the shape of a pattern: its text with ``%s`` in place of each literal word."""
-    return ".".join(["%s" if type(word) is str else _SYMBOLS.get(word, "+") for word in pattern.words])
+    return ".".join(map(_SYMBOLS.get, pattern.words, repeat("%s")))

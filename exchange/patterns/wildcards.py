@@ -47,7 +47,8 @@ class Wild(dict[V, None]):
         super().__init__()
         parts: list[tuple[Word, ...]] = []
         start = 0
-        for end in [*(place for place, word in enumerate(words) if word is MANY), len(words)]:
+        ends = [place for place, word in enumerate(words) if word is MANY] if MANY in words else []
+        for end in [*ends, len(words)]:
             parts.append(words[start:end])
             start = end + 1
         self.words = words
