@@ -63,42 +63,23 @@ async def run(
     if journal is None:
         journal = Journal(config.log_format, config.log_level, worker=worker)
     handle_signals |= owns_process
+    for warning in config.warnings:
+        journal.write("warning", "configuration", text=str(warning))
     try:
-        return await _run(
-            config, journal, worker, handle_signals=handle_signals, owns_process=owns_process, hangups=hangups
-        )
+        if config.workers == 1 or worker is not None:
+            return await _run_pumps(
+                config, journal, worker, handle_signals=handle_signals, owns_process=owns_process, hangups=hangups
+            )
+        command = build_worker_command(config.path)
+        code = await run_workers(config, journal, command, handle_signals=handle_signals, keep_handlers=owns_process)
+        if code == WRONG:
+            raise InputError(f"{config.path}: a worker cannot start; its own error is above")
+        return code == SETTLED
     finally:
         journal.flush()
 
 
-async def _run(
-    config: Config,
-    journal: Journal,
-    worker: int | None,
-    *,
-    handle_signals: bool,
-    owns_process: bool,
-    hangups: Sequence[object],
-) -> bool:
-    for warning in config.warnings:
-        journal.write("warning", "configuration", text=str(warning))
-    if config.workers > 1 and worker is None:
-        code = await run_workers(
-            config,
-            journal,
-            build_worker_command(config.path),
-            handle_signals=handle_signals,
-            keep_handlers=owns_process,
-        )
-        if code == WRONG:
-            raise InputError(f"{config.path}: a worker cannot start; its own error is above")
-        return code == SETTLED
-    return await _run_pump(
-        config, journal, worker, handle_signals=handle_signals, owns_process=owns_process, hangups=hangups
-    )
-
-
-async def _run_pump(
+async def _run_pumps(
     config: Config,
     journal: Journal,
     worker: int | None,
