@@ -21,7 +21,7 @@ from bindings.archive.columns import NEEDED, explain_absent, explain_missing, fi
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.lakes import HIDDEN, explain_address, list_stored_files, list_table_files
+from bindings.archive.formats.lakes import HIDDEN, explain_address, list_stored_files, list_table_files, refuse_matched
 from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.kafka.segment import KafkaSegment
@@ -130,6 +130,7 @@ def _detect(path: str, known: Sequence[Format]) -> Archive:
         return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known)
     if is_pattern(path):
         matched = expand_pattern(path)
+        refuse_matched(each for each in matched if Path(each).is_file())
         return _detect_files(path, [file for each in matched for file in _list_at(Path(each))], known)
     root = Path(path)
     if not root.exists():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +69,14 @@ def find_table_kind(folder: AnyPath) -> str:
             return kind
     metadata = folder / METADATA
     return "Iceberg" if metadata.is_dir() and any(map(_is_metadata, metadata.iterdir())) else ""
+
+
+def refuse_matched(files: Iterable[str]) -> None:
+    """Raise InputError for files that a pattern names one by one, and of which some may not be in their table."""
+    for folder in dict.fromkeys(path.parent for path in map(Path, files) if not _is_metadata(path)):
+        if kind := find_table_kind(folder):
+            _refuse(folder, kind, "name it, and no pattern of its files")
+        refuse_part(folder)
 
 
 def refuse_part(folder: AnyPath) -> None:

@@ -142,6 +142,22 @@ def test_a_table_of_hudi_is_refused(tmp_path: Path) -> None:
     assert len(detect(str(table / "day=1" / "part-0.parquet")).files) == 1
 
 
+@pytest.mark.parametrize("files", ["*.parquet", "*/*.parquet", "**"])
+@pytest.mark.parametrize("parts", [None, ["exchange"]])
+def test_a_pattern_names_tables_and_no_files_of_them(tmp_path: Path, parts: list[str] | None, files: str) -> None:
+    table = tmp_path / "in" / "events"
+    for keys in ("ab", "c"):
+        deltalake.write_deltalake(str(table), rows(*keys), mode="overwrite", partition_by=parts)
+    pq.write_table(rows("d"), tmp_path / "d.parquet")
+    assert read_keys(f"{tmp_path}/in/e*") == [("x", "c")]
+    assert read_keys(f"{tmp_path}/*.parquet") == [("x", "d")]
+    if [*table.glob(files)]:
+        with pytest.raises(
+            InputError, match=r"events: it is a table of Delta Lake|it is a part of .*events: name that"
+        ):
+            detect(f"{table}/{files}")
+
+
 def test_another_name_with_a_colon_is_a_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file or folder$"):
         detect(str(tmp_path / "a:b"))
