@@ -123,7 +123,14 @@ LOSSES: Final[list[Mutant]] = [
         "bindings/auditing/local/run.py",
         "bindings/upgrading/test_run.py bindings/auditing/test_jobs.py",
         ("too many bad records in all are no error", "    check_bad(results.account, max_bad)\n", ""),
-        ("the part of an archive that was read counts as all", "._replace(share=share)", ""),
+        ("the part of an archive that was read counts as all", "share=share, reused=", "reused="),
+    ),
+    *mutants_of(
+        "bindings/auditing/local/cache.py",
+        "bindings/auditing/test_cache.py",
+        ("a torn entry of a cache is trusted", "if hashlib.sha256(rest).hexdigest() != digest:", "if False:"),
+        ("an entry holds whatever words bindings name", "if needs.shapes else []", "if False else []"),
+        ("a file that was just changed is kept", "if changed is None or changed", "if changed is None and changed"),
     ),
     *mutants_of(
         "bridge/pump/sending.py",
