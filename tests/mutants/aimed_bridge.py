@@ -793,8 +793,8 @@ BRIDGE: Final[list[Mutant]] = [
         f"bridge/pump/test_pump.py {PUMP}",
         (
             "a source is opened before its targets",
-            "            await self._wait(lambda: self.waiting_for() is None)\n",
-            "",
+            "            await self._wait(lambda: not self._is_paused() and self.waiting_for() is None)\n",
+            "            await self._wait(lambda: not self._is_paused())\n",
         ),
         (
             "what a lost source has given is sent although it comes again",
