@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, Reasons, to_disconnected
-from bridge.endpoints.kafka.cluster.health import ClientHealth
+from bridge.endpoints.kafka.cluster.health import PATIENCE, ClientHealth
 from bridge.endpoints.kafka.consumer.assignment import PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.fetching import FetchQueues, Joining, explain_idle
@@ -75,6 +75,10 @@ class GroupMember:
         self._at_once = FIRST_READ
         self._explains_idle = False
         """Whether it asks why a partition is not fetched from; the answer ends the connection."""
+        self._stands: tuple[int, float] = 0, monotonic()
+        """Sum of the positions in all partitions, and since when it is that, or it may be given nothing, in seconds."""
+        self._throttled: str | None = None
+        """Quota by which brokers give it nothing, if they have given nothing for long."""
         self._settings = settings
         self.consumer: Consumer
         """Set by `connect`."""
@@ -145,7 +149,8 @@ class GroupMember:
     @property
     def trouble(self) -> str | None:
         """Why nothing is read, if a reason is known."""
-        return self.health.trouble or self._remade.trouble or self._joining.trouble or self._backlog.trouble
+        known = self.health.trouble or self._remade.trouble or self._joining.trouble
+        return known or self._backlog.trouble or self._throttled
 
     @property
     def is_outdated(self) -> bool:
@@ -295,6 +300,7 @@ class GroupMember:
             assignment.fail(self.health.abandoned)
         unread = len(assignment.unread) + self._count_kept()
         self._backlog.look(statistics, assignment.lanes, now, unread=unread, is_drained=self._is_drained)
+        self._look_for_quota(now)
         self._joining.look(statistics, now)
         if self._joining.is_stuck:
             assignment.fail("librdkafka does not come back from giving up its partitions")
@@ -303,6 +309,14 @@ class GroupMember:
         if idle is not None and not self._explains_idle:
             self._explains_idle = True
             self._start(self._end_idle(*idle))
+
+    def _look_for_quota(self, now: float) -> None:
+        """Find out whether brokers make this client wait: they answer then, and give it nothing, nor the lag."""
+        position = sum([lane.next for lane in self.assignment.lanes.values()])
+        if position != self._stands[0] or self.assignment.paused or self.assignment.room <= 0:
+            self._stands = position, now
+        quota = self.health.find_quota(now) if now - self._stands[1] >= PATIENCE else ""
+        self._throttled = f"nothing is read: {quota}" if quota else None
 
     def _count_kept(self) -> int:
         return sum([len(lane.kept) for lane in self.assignment.lanes.values()])

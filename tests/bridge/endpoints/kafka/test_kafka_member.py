@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
@@ -209,6 +211,44 @@ def test_offsets_that_go_back_to_the_middle_of_what_is_not_settled_end_the_conne
         scene.consumer.put(7)
         with pytest.raises(Disconnected, match="its offsets are back at 7, from 8: its log has lost its end"):
             scene.read()
+
+    run_scene(play)
+
+
+def test_a_quota_that_leaves_a_member_without_records_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers answer then, with nothing. One that is slow, and not still, is none."""
+
+    async def play() -> None:
+        monkeypatch.setattr(
+            "bridge.endpoints.kafka.consumer.member.monotonic", lambda: asyncio.get_running_loop().time()
+        )
+        scene = Scene(window=100)
+        scene.assign(0)
+
+        def look(throttle: int) -> str | None:
+            broker = {
+                "name": "b/1", "nodename": "b", "nodeid": 1, "source": "learned", "state": "UP", "stateage": 0,
+                "waitresp_cnt": 0, "rx": 1, "throttle": {"max": throttle},
+            }  # fmt: skip
+            known = {
+                "leader": 1, "fetch_state": "active", "lo_offset": 0, "hi_offset": 9, "ls_offset": 9,
+                "app_offset": 0, "committed_offset": -1, "next_offset": -1,
+            }  # fmt: skip
+            text = {
+                "brokers": {"b": broker}, "topics": {"orders": {"partitions": {"0": known}}},
+                "cgrp": {"state": "up", "join_state": "steady"},
+            }  # fmt: skip
+            scene.member._on_statistics(json.dumps(text))
+            return scene.member.trouble
+
+        assert look(9_000) is None
+        await pass_time(6)
+        assert look(9_000) == "nothing is read: a quota of this client lets it wait for 9 s"
+        scene.consumer.put(0)
+        scene.read()
+        assert look(9_000) is None
+        await pass_time(60)
+        assert look(0) is None
 
     run_scene(play)
 
