@@ -130,6 +130,18 @@ class Broker(ABC):
         if container.status == "paused":
             container.unpause()
 
+    def unplug(self) -> None:
+        """Take it off its network: it keeps its connections, which end here."""
+        self._network.disconnect(self._container.get_wrapped_container())
+
+    def plug_in(self) -> None:
+        """Put it back on its network, at the ports that it had."""
+        self._network.connect(self._container.get_wrapped_container())
+
+    @property
+    def _network(self) -> Any:
+        return self._container.get_wrapped_container().client.networks.get("bridge")  # that of all containers
+
     @property
     def is_running(self) -> bool:
         """Whether its container has a process."""

@@ -126,9 +126,12 @@ class Queue(Readable, Writable):
         self._arguments = {"x-queue-type": kind, SINGLE: True, **(arguments or {})}
         self.make()
 
-    def make(self, kind: str = "") -> None:
-        """Declare the queue, of another type if one is given, and the exchange by which messages keep their key."""
-        self._arguments["x-queue-type"] = kind or self._arguments["x-queue-type"]
+    def make(self, kind: str = "", limits: Mapping[str, Any] | None = None) -> None:
+        """Declare the queue, of another type or with other limits if given, and the exchange by which messages keep
+        their key.
+        """
+        others = self._arguments if limits is None else {SINGLE: True, **limits}
+        self._arguments = {**others, "x-queue-type": kind or self._arguments["x-queue-type"]}
         given = {name: value for name, value in self._arguments.items() if not self.is_stream or name != SINGLE}
         channel = self.open_channel()
         channel.queue_declare(self.name, durable=True, auto_delete=self._auto_delete, arguments=given)

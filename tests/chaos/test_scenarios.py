@@ -23,7 +23,7 @@ ROWS = {
     "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
     "window-bytes", "dead-letter-limit", "remake-queue", "oom-loop", "refused-batch", "open-transaction", "unrouted",
     "stuck-log", "copied-id",  "rotate-certificates", "cluster", "wiped-kafka",
-    "removing-source", "delete-group", "maintenance", "hanging-names",
+    "unplug", "removing-source", "delete-group", "maintenance", "hanging-names",
     "connections", "foreign-reader", "delete-records", "moved-archive",
 }  # fmt: skip
 

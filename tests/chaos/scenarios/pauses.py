@@ -1,4 +1,4 @@
-"""Brokers that freeze, and brokers that stop: each kind as source and as target."""
+"""Brokers that freeze, that stop, and that lose their network: each kind as source and as target."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.chaos.trial import Trial
 PAUSE: Final = 60.0
 """Duration of a pause in seconds; in CI it lasts until it is visible."""
 STOP: Final = 20.0
+UNPLUGGED: Final = 90.0
 
 PLACES: Final = {"RabbitMQ": "rabbitmq", "Kafka": "kafka", "RocketMQ": "rocketmq"}
 """Name -> the kind of broker."""
@@ -52,6 +53,15 @@ def _stop(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequen
     return [target]
 
 
+def _unplug(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequence[Writable]:
+    source, target = place(trial, source_kind, "source"), place(trial, target_kind, "target")
+    let_flow(trial, source, target)
+    broker = trial.brokers[source_kind if side == "source" else target_kind]
+    trial.suffer(broker.unplug, broker.plug_in, seconds=UNPLUGGED)
+    trial.drain(source)
+    return [target]
+
+
 def _scenarios(name: str, act: Callable[..., Sequence[Writable]]) -> list[Scenario]:
     rows = (
         ("RabbitMQ", "Kafka", "source"), ("RabbitMQ", "Kafka", "target"), ("Kafka", "RabbitMQ", "source"),
@@ -66,4 +76,4 @@ def _scenarios(name: str, act: Callable[..., Sequence[Writable]]) -> list[Scenar
     return found
 
 
-SCENARIOS: Final = [*_scenarios("pause", _pause), *_scenarios("stop", _stop)]
+SCENARIOS: Final = [*_scenarios("pause", _pause), *_scenarios("stop", _stop), *_scenarios("unplug", _unplug)[:4]]

@@ -6,13 +6,22 @@ gone would skip what is in the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from tests.chaos.places import Queue, Writable
+from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 
+LIMITED: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
+    ("quorum", {"x-delivery-limit": 5}),
+    ("classic", {"x-max-length": 100_000, "x-overflow": "reject-publish", "x-message-ttl": 3_600_000}),
+    ("quorum", {"x-delivery-limit": 3, "x-max-length": 50_000}),
+    ("classic", {"x-max-length": 20_000, "x-overflow": "drop-head"}),
+    ("quorum", {}),
+)
+"""Types and limits in their turn."""
 TYPES: Final = ("stream", "quorum", "stream", "classic")
 """Types in their turn, after a classic queue; from a stream nothing is removed, so it must not be the last."""
 
@@ -51,6 +60,28 @@ def _remade(trial: Trial, *, while_down: bool) -> Sequence[Writable]:
     return [target]
 
 
+def _limited(side: str, trial: Trial) -> Sequence[Writable]:
+    """Remake the queue on this side with other limits, too, while the bridge reads or writes it."""
+    queue = trial.use(Queue("classic", trial.brokers, side, trial.folder))
+    topic = trial.use(Topic(False, trial.brokers, "target" if side == "source" else "source", trial.folder))
+    queue.more = f'management = "{trial.brokers.rabbitmq().management}"\n'
+    source, target = (queue, topic) if side == "source" else (topic, queue)
+    trial.bridge(source, target)
+    trial.put(source, 500)
+    for kind, limits in LIMITED:
+        expected = trial.sent
+        trial.wait_until(lambda: _is_settled(trial, expected), f"all is written before a {kind} comes")  # noqa: B023
+        if side == "target":
+            trial.collect(target)
+        queue.delete_queue()
+        queue.make(kind, limits)
+        trial.put(source, 500)
+    trial.wait_for_written(trial.sent)
+    trial.drain(source)
+    trial.bound = 0
+    return [target]
+
+
 SCENARIOS: Final = [
     Scenario(
         "remake-queue", "as a stream, a quorum queue, a stream, a classic queue", ["rabbitmq"],
@@ -60,4 +91,8 @@ SCENARIOS: Final = [
         "remake-queue", "the same while there is no bridge", ["rabbitmq"],
         lambda trial: _remade(trial, while_down=True),
     ),
+    *[
+        Scenario("remake-queue", f"with other limits, {side}", ["rabbitmq", "kafka"], partial(_limited, side))
+        for side in ("source", "target")
+    ],
 ]  # fmt: skip
