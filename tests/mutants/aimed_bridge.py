@@ -186,6 +186,43 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/rocketmq/consumer/persisting.py",
+        "simulation/test_simulation.py",
+        (
+            "an offset of a topic that was deleted is one of the topic that is made anew",
+            "reading.assigned.is_gone = True",
+            "pass",
+        ),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/share.py",
+        "simulation/test_simulation.py",
+        (
+            "a queue whose new offset could not be committed is read from the old one on",
+            "await self._persisting.persist_all(ours)",
+            "await self._persisting.persist(ours)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rocketmq/writing.py",
+        "simulation/test_simulation.py",
+        (
+            "a batch that is refused for its size is refused for ever",
+            "return too_large or error.code",
+            "return error.code",
+        ),
+        (
+            "two requests of a queue are under way at once",
+            "            if line.running is None:\n",
+            "            if True:\n",
+        ),
+        (
+            "halves of a refused batch are sent in reverse",
+            "for part in (batch[:half], batch[half:]):",
+            "for part in (batch[half:], batch[:half]):",
+        ),
+    ),
+    *mutants_of(
         "bridge/daemon/workers.py",
         "bridge/daemon/test_workers.py",
         ("a worker that died while stopping has settled all", "            self.code = NOT_SETTLED\n", ""),

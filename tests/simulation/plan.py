@@ -26,6 +26,12 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
         "lose", "lose", "down", "hang", "quiet", "rebalance", "rebalance", "fence", "commit", "commit", "remade",
         "remade", "open transaction", "open transaction", "forget", "cut off",
     ),
+    "rocketmq": (
+        "lose", "lose", "down", "down", "hang", "mute", "rebalance", "rebalance", "commit", "commit", "moved", "remade",
+    ),
+    "orderly": (
+        "lose", "lose", "down", "down", "hang", "mute", "rebalance", "rebalance", "commit", "commit", "moved", "remade",
+    ),
 }  # fmt: skip
 """Kind of a source -> its faults."""
 
@@ -39,6 +45,7 @@ OF_TARGETS: Final = {
     "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "wait", "block",
     ),
     "kafka": ("lose", "lose", "down", "hang", "mute"),
+    "rocketmq": ("lose", "lose", "down", "hang", "mute", "push back", "push back", "unsafe", "forbid", "moved"),
     "archive": ("full", "full", "sync", "rename", "rename", "read-only"),
 }  # fmt: skip
 """Kind of the targets -> their faults."""
@@ -71,7 +78,7 @@ class Plan:
     seed: int
     sources: tuple[str, ...] = ("queue",)
     targets: str = "model"
-    """``model``, or ``rabbitmq`` or ``kafka``: the real targets, over models of brokers."""
+    """``model``, or the real targets, over models of brokers or a disk: a key of `OF_TARGETS`."""
     messages: int = 24
     keys: int = 3
     odd: tuple[tuple[int, str], ...] = ()
@@ -123,8 +130,9 @@ class Plan:
 def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
-    sources = tuple(random.choices(("queue", "log", "rabbitmq", "kafka", "kafka"), k=random.choice((1, 1, 2))))
-    targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive"))
+    systems = ("queue", "log", "rabbitmq", "kafka", "kafka", "rocketmq", "orderly")
+    sources = tuple(random.choices(systems, k=random.choice((1, 1, 2))))
+    targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive", "rocketmq"))
     messages = random.choice((6, 16, 40))
     span = random.choice((0.0, 0.5, 2.0, 10.0))
     many_are_odd = random.random() < 0.15

@@ -23,6 +23,8 @@ from tests.simulation.loop import simulate
 from tests.simulation.plan import TARGETS, Fault, Plan
 from tests.simulation.promises import Broken
 from tests.simulation.rabbitmq import RabbitmqQueue, RabbitmqServer, rabbitmq_simulated
+from tests.simulation.rocketmq import RocketmqServer, RocketmqTopic, rocketmq_simulated
+from tests.simulation.rocketmq_broker import ModelBroker
 from tests.simulation.sources import Broker, Client, LogSource, ModelSource, QueueSource
 from tests.simulation.targets import ModelTarget
 from tests.simulation.watch import WatchedSource, WatchedTarget
@@ -52,7 +54,7 @@ def play(plan: Plan) -> Outcome:
     """Live through a plan."""
     random = Random(plan.seed)
     world = World(plan, random)
-    with _without_logs(), rabbitmq_simulated(), kafka_simulated(), _disk(plan) as disk:
+    with _without_logs(), rabbitmq_simulated(), kafka_simulated(), rocketmq_simulated(), _disk(plan) as disk:
         try:
             _, seconds = simulate(Life(world, disk).live(), random)
         except Exception as error:  # noqa: BLE001  whatever it is
@@ -68,9 +70,9 @@ class Life:
         self.world = world
         self.disk = disk
         plan = world.plan
-        self.brokers = {
-            f"{kind}-{at}": ModelTopic() if kind == "kafka" else Broker() for at, kind in enumerate(plan.sources)
-        }
+        self.brokers = {f"{kind}-{at}": _make_broker(kind) for at, kind in enumerate(plan.sources)}
+        self.written = {name: ModelBroker(f"{name}-topic", 2) for name in TARGETS}
+        """Target -> the broker that has its topic, if it is of RocketMQ."""
         self.sources: dict[str, Client] = {}
         self.targets: dict[str, Client] = {}
         self.watched: list[WatchedSource | WatchedTarget] = []
@@ -119,6 +121,7 @@ class Life:
     def _make_source(self, name: str, broker: Any) -> Client:
         kinds: dict[str, Callable[[str, World, Any], Client]] = {
             "queue": QueueSource, "log": LogSource, "rabbitmq": RabbitmqQueue, "kafka": KafkaTopic,
+            "rocketmq": RocketmqTopic, "orderly": RocketmqTopic,
         }  # fmt: skip
         return kinds[name.partition("-")[0]](name, self.world, broker)
 
@@ -127,8 +130,11 @@ class Life:
             return ModelTarget(name, self.world)
         if self.world.plan.targets == "archive":
             return ModelArchive(name, self.world, self.disk)
-        kind = RabbitmqServer if self.world.plan.targets == "rabbitmq" else KafkaServer
-        target = kind(name, self.world)
+        target: RabbitmqServer | KafkaServer | RocketmqServer
+        if self.world.plan.targets == "rocketmq":
+            target = RocketmqServer(name, self.world, self.written[name])
+        else:
+            target = (RabbitmqServer if self.world.plan.targets == "rabbitmq" else KafkaServer)(name, self.world)
         self.world.verdicts[name] = target.is_at_fault
         return target
 
@@ -239,6 +245,13 @@ class Life:
         sources = {i.source.name: (self.pump.waiting_for(i), i.window.messages) for i in self.pump._inlets}
         outlets = {o.target.name: (o.connected, o.in_flight, o.held) for o in self.pump.outlets}
         return f"sources {sources}, targets {outlets}"
+
+
+def _make_broker(kind: str) -> Any:
+    """Make what outlives the clients of a kind of source."""
+    if kind == "kafka":
+        return ModelTopic()
+    return ModelBroker("in", 2) if kind in ("rocketmq", "orderly") else Broker()
 
 
 @contextmanager

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from bridge.endpoint import Source
+from bridge.endpoint import Source, Target
+from bridge.interop import to_rocketmq
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
 from tests.simulation.kafka_source import KafkaTopic, kafka_simulated
 from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.loop import simulate
 from tests.simulation.plan import Plan
+from tests.simulation.rocketmq import RocketmqServer, RocketmqTopic, rocketmq_simulated
+from tests.simulation.rocketmq_broker import ModelBroker
 from tests.simulation.world import World
-from tests.support.bridge.behaviour import Place, SourceBehaviour
+from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
 
 
 @pytest.fixture(params=[1, 3], ids=["one partition", "three partitions"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def topic_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Make a topic of a model to read from; `test_kafka_behaviour_live` has that of a broker."""
     monkeypatch.setattr(asyncio, "run", lambda work: simulate(work, Random(1))[0])
     topic, world = ModelTopic(request.param), World(Plan(0, window=2_000), Random(2))
@@ -50,3 +56,89 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 class TestModelTopic(SourceBehaviour):
     """`KafkaSource` over `ModelTopic`."""
+
+    @pytest.fixture
+    def place(self, topic_place: Place) -> Place:
+        return topic_place
+
+
+REFUSED = Message("", "key.0", body=b"refused")
+
+
+@pytest.fixture
+def broker_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Make topics of a model to read from and to write to; `test_rocketmq_behaviour_live` has those of a broker."""
+    monkeypatch.setattr(asyncio, "run", lambda work: simulate(work, Random(1))[0])
+    queues, name = request.param
+    read, written, world = (
+        ModelBroker("in", queues),
+        ModelBroker("all", queues),
+        World(Plan(0, window=2_000), Random(2)),
+    )
+    ends: list[None] = []
+    written_by: list[RocketmqServer] = []
+
+    def make_source() -> Source:
+        source: Source = RocketmqTopic(name, world, read, until_end=bool(ends)).endpoint
+        return source
+
+    def make_target() -> Target:
+        server = RocketmqServer("all", world, written)
+        written.judge = lambda messages: (
+            (ResponseCode.MESSAGE_ILLEGAL, "") if any(each.body == REFUSED.body for each in messages) else (0, "")
+        )
+        written.stored = lambda *_: None
+        written_by.append(server)
+        target: Target = server.endpoint
+        return target
+
+    def put(messages: Sequence[Message]) -> None:
+        for each in messages:
+            key = each.routing_key.encode()
+            read.append(key[-1] % queues, [to_rocketmq(each, "in", key)])
+
+    def read_all(_: int) -> Sequence[Message]:
+        bodies = [(each.properties["KEYS"], to_body(each)) for queue in written.queues for each in queue]
+        return [Message("", key, body=body) for key, body in bodies]
+
+    with rocketmq_simulated():
+        yield Place(
+            make_source=make_source,
+            make_target=make_target,
+            put=put,
+            read_all=read_all,
+            end=lambda: ends.append(None),
+            cut=lambda: written_by[-1].cut_soon() if written_by else None,
+            refused=("all", REFUSED),
+            queue="all",
+        )
+
+
+def to_body(message: RocketMessage) -> bytes:
+    """Return the body of a message of AMQP, of which one of RocketMQ carries the empty one as another."""
+    return b"" if message.properties.get("amqp.body") == "empty" else message.body
+
+
+@pytest.mark.parametrize(
+    "broker_place",
+    [(1, "rocketmq"), (3, "rocketmq"), (3, "orderly")],
+    ids=["one queue", "three queues", "orderly"],
+    indirect=True,
+)
+class TestModelQueues(SourceBehaviour):
+    """`RocketmqSource` over `ModelBroker`; it reconnects by itself, so no lost connection is reported."""
+
+    @pytest.fixture
+    def place(self, broker_place: Place) -> Place:
+        return replace(broker_place, cut=None)
+
+
+@pytest.mark.parametrize(
+    "broker_place", [(1, "rocketmq"), (3, "rocketmq")], ids=["one queue", "three queues"], indirect=True
+)
+class TestModelStore(TargetBehaviour):
+    """`RocketmqTarget` over `ModelBroker`."""
+
+    @pytest.fixture
+    def place(self, broker_place: Place) -> Place:
+        return broker_place

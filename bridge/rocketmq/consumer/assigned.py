@@ -84,7 +84,7 @@ class AssignedQueue:
     """
 
     __slots__ = (
-        "_held", "_order", "_ready", "begun", "dropped", "leaving", "locked_until", "marked", "max_offset",
+        "_held", "_order", "_ready", "begun", "dropped", "is_gone", "leaving", "locked_until", "marked", "max_offset",
         "next_offset", "ordered", "paused", "position", "pulled", "queue", "size", "stored_at", "suspended_until",
     )  # fmt: skip
 
@@ -116,6 +116,8 @@ class AssignedQueue:
         acknowledgements decide."""
         self.paused = False
         """Whether it is neither pulled nor handed out for now."""
+        self.is_gone = False
+        """Whether its topic was deleted since it was assigned: no offset of it is one of a topic that is made anew."""
         self.dropped = False
         """Whether it was taken away: it hands out no more messages, and acknowledgements have no effect."""
         # Invariants: `_held` is sorted by offset; `_order` has all offsets of `_held`, in order, and begins with the
@@ -156,7 +158,7 @@ class AssignedQueue:
         """Offset to commit: all messages before it are acknowledged. None before the broker's first answer."""
         if self.marked is not None:
             return self.marked if self.marked >= 0 else None
-        if not self.pulled:
+        if not self.pulled or self.is_gone:
             return None
         return self._order[0] if self._order else self.next_offset
 
@@ -263,7 +265,7 @@ class AssignedQueue:
         self.leaving = True
         self.drop()
         self.next_offset = offset
-        self.pulled = True
+        self.pulled, self.is_gone = True, False
 
     def seek(self, offset: int) -> None:
         """Forget the messages that are kept, and continue at an offset."""

@@ -41,7 +41,8 @@ class QueuePulls:
     """The pulls of a group. The error of a failed pull is put into ``troubles``, under its queue.
 
     ``news`` is called when messages came, ``reset`` with a queue that must continue at another offset. ``bytes_left``
-    returns how many bytes of messages may still be kept, of all queues together.
+    returns how many bytes of messages may still be kept, of all queues together; ``gone`` is called with a queue whose
+    topic does not exist.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class QueuePulls:
         news: Callable[[], None],
         reset: Callable[[AssignedQueue, int], None],
         bytes_left: Callable[[], float],
+        gone: Callable[[TopicQueue], None] = lambda _: None,
         answered: Answered | None = None,
     ) -> None:
         self._client: Final = client
@@ -63,6 +65,7 @@ class QueuePulls:
         self._news: Final = news
         self._reset: Final = reset
         self._bytes_left: Final = bytes_left
+        self._gone: Final = gone
         self._answered: Final = answered or (lambda *_: None)
 
     async def pull(self, assigned: AssignedQueue, room: int, commit: int | None) -> float | None:
@@ -74,7 +77,9 @@ class QueuePulls:
         subscription = self._group.subscriptions[queue.topic]
         try:
             answer = await self._queues.pull(queue, subscription, assigned.next_offset, room, commit)
-            if answer.status is PullStatus.OFFSET_ILLEGAL:
+            if assigned.is_gone:  # the topic is there again: what the group has of it counts
+                self._reset(assigned, await self._queues.committed_offset(queue) or 0)
+            elif answer.status is PullStatus.OFFSET_ILLEGAL:
                 await self._move(assigned, answer)
             else:
                 self._take_answer(assigned, answer, subscription)
@@ -82,6 +87,8 @@ class QueuePulls:
             code = error.code if isinstance(error, BrokerError) else None
             if code == ResponseCode.FLOW_CONTROL:
                 return FLOW_CONTROL_SECONDS
+            if code == ResponseCode.TOPIC_NOT_EXIST:
+                self._gone(queue)
             if queue not in self._troubles:
                 LOG.warning("group %s: %s is not pulled: %s", self._group.name, queue, error)
             self._troubles[queue] = error

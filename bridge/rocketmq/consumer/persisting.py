@@ -11,8 +11,13 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import Group, MessageModel
 from bridge.rocketmq.consumer.offsets import LocalOffsets, OffsetStore
 from bridge.rocketmq.consumer.room import PulledQueue
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import BrokerError
 
 LOG: Final = logging.getLogger(__name__)
+
+PERSIST_AGAIN: Final = 1.0
+"""Seconds until offsets that must be persisted are tried again."""
 
 
 class Persisting:
@@ -46,12 +51,33 @@ class Persisting:
             if queue not in failed:
                 self.unpersisted.pop(queue, None)
         for queue, error in failed.items():
+            if isinstance(error, BrokerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                self.note_gone(queue)
             if queue in self._readings:
                 self.unpersisted[queue] = error
             LOG.warning(
                 "group %s: offset %d of %s is not persisted: %s", self._group.name, offsets[queue], queue, error
             )
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
+
+    async def persist_all(self, offsets: Mapping[TopicQueue, int]) -> None:
+        """Persist these offsets, again until each is: with an older one, the next reader would pass over messages.
+
+        Those of a topic that does not exist, and of queues that are given up meanwhile, are not tried again.
+        """
+        while failed := self._readings.keys() & (offsets.keys() - (await self.persist(offsets)).keys()):
+            if all(self._readings[queue].assigned.is_gone for queue in failed):
+                return
+            await asyncio.sleep(PERSIST_AGAIN)
+
+    def note_gone(self, queue: TopicQueue) -> None:
+        """Take note that the topic of a queue does not exist: what was read of it there is no more.
+
+        A topic that is made anew has no mark of its own. An offset of the one before would pass over its messages.
+        """
+        for topic_queue, reading in self._readings.items():
+            if topic_queue[:2] == queue[:2]:
+                reading.assigned.is_gone = True
 
 
 def group_offsets(readings: Iterable[PulledQueue]) -> dict[TopicQueue, int]:

@@ -76,7 +76,7 @@ class Share:
         self._news: Final = news
         self._fetching: Final = QueuePulls(
             client, group, self._queues, self.troubles,
-            news=news, reset=self._move, bytes_left=self._room.left, answered=answered,
+            news=news, reset=self._move, bytes_left=self._room.left, gone=self._persisting.note_gone, answered=answered,
         )  # fmt: skip
         self.popping: Final = Popping(client, group, self.troubles, self._resumed, self._tasks.start, news)
         """The queues that are popped, where the broker assigns them."""
@@ -412,7 +412,7 @@ class Share:
                 reading.task.cancel()
         # The queues stay among the readings until their offsets are persisted: else a rebalance would assign them again
         # at the old offsets.
-        await self._persisting.persist(ours)
+        await self._persisting.persist_all(ours)
         for reading in moved:
             self._let_go(reading)
         self.rebalancing.request()
