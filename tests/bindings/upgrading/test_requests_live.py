@@ -233,16 +233,25 @@ def test_ctrl_c_deletes_the_virtual_hosts(rabbitmq: Server, tmp_path: Path) -> N
     if rabbitmq.version_info < (3, 13):
         pytest.skip("needs a release after 3.12")
     command = [sys.executable, "-m", "bridge.cli", "upgrade", str(tmp_path / "many.bindings"), "--from", "3.12"]
-    process = subprocess.Popen(
-        [*command, "--live", management, "--other-address", amqp], env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    command += ["--live", management, "--other-address", amqp]
 
     def hosts() -> list[str]:
         return [each["name"] for each in manage(rabbitmq, "GET", "vhosts") if each["name"].startswith(PREFIX)]
 
-    deadline = time.monotonic() + find_limit()
-    while not hosts() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=find_limit()) == 130
-    assert hosts() == []
+    def interrupt() -> int:
+        """Start the command, send SIGINT once it has a virtual host, and return its exit code."""
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        deadline = time.monotonic() + find_limit()
+        while not hosts() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=find_limit())
+        assert hosts() == []
+        return code
+
+    # Python drops a KeyboardInterrupt that comes while it runs a callback of a weak reference: the command then ends as
+    # if nobody had interrupted it.
+    codes = [interrupt()]
+    while codes[-1] == 0 and len(codes) < 3:
+        codes.append(interrupt())
+    assert codes[-1] == 130
