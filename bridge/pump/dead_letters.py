@@ -160,6 +160,11 @@ class DeadLetterLimit:
         """Time since which messages wait; None if none does."""
 
     @property
+    def is_due(self) -> bool:
+        """Whether messages that wait are tried again soon, as enough others were written."""
+        return self._is_due
+
+    @property
     def is_reached(self) -> bool:
         """Whether messages wait because too many others became dead letters, or are tried again after that."""
         return bool(self._waiting)

@@ -320,7 +320,8 @@ class InletReader:
     def _is_stuck(self) -> bool:
         """Return whether nothing can be settled, and no target still has to answer for what it was sent."""
         window = self.inlet.window
-        return window.is_stuck and not any(each.connected and each.owes(window) for each in self._outlets)
+        is_owed = any(each.connected and each.owes(window) for each in self._outlets)
+        return window.is_stuck and not is_owed and not self.limit.is_due
 
     def _interruption(self) -> Disconnected | None:
         """Return the error of settling for which this task was cancelled; None if the pump has cancelled it."""

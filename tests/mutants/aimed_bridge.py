@@ -181,7 +181,7 @@ BRIDGE: Final[list[Mutant]] = [
         ("a loop ends one bridge too early", "if hops > max_hops:", "if hops >= max_hops:"),
         (
             "what was on hold is routed although it will be read again",
-            "        if not pending.dropped:\n            self._route(inlet, [pending])",
+            "        if not (pending.dropped or self._is_over):\n            self._route(inlet, [pending])",
             "        self._route(inlet, [pending])",
         ),
     ),

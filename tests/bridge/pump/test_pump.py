@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -310,6 +312,38 @@ def test_a_stop_settles_what_it_can_and_does_not_wait_for_what_is_on_hold(
     unsettled, seconds = run_virtually(run())
     assert unsettled == (count - min(held) if held else 0)
     assert seconds < 12.0
+
+
+def test_a_stop_waits_for_dead_letters_that_what_was_written_since_permits() -> None:
+    """The eleventh waits until others are written, and for a moment more, in which nothing is under way."""
+    target = Late(fault=lambda o: Failure("no", final=True) if o.message.headers["n"] < 11 else None)
+
+    async def run() -> int:
+        source, dead = Sending(make_messages(40)), MemoryTarget("dead")
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), Policy(64), dead)
+        asyncio.get_running_loop().call_later(0.5, pump.stop)
+        await pump.run()
+        return source.unsettled
+
+    assert run_virtually(run()) == 0
+
+
+def test_a_pump_that_has_run_is_forgotten_with_what_it_could_not_settle() -> None:
+    """Else each reload would leave the one before in memory, which would route what is on hold again and again."""
+
+    async def run() -> None:
+        inlet, policy = Inlet(Sending([Message("in", "no"), *make_messages(3)])), Policy(unroutable=Unroutable.HOLD)
+        pump = Pump([inlet], Router(TOPOLOGY), dict.fromkeys(["all", "some"], MemoryTarget()), Events(), policy)
+        asyncio.get_running_loop().call_later(1.0, pump.stop)
+        await pump.run()
+        assert pump.in_flight == 4
+        known = ref(pump)
+        del pump, inlet
+        await pass_time(2 * policy.backoff.most)
+        gc.collect()
+        assert known() is None
+
+    run_virtually(run())
 
 
 class Taken(Sending):
