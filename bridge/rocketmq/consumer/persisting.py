@@ -63,12 +63,16 @@ class Persisting:
     async def persist_all(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Persist these offsets, again until each is: with an older one, the next reader would pass over messages.
 
-        Those of a topic that does not exist, and of queues that are given up meanwhile, are not tried again.
+        Those of a topic that does not exist, and of queues that are given up meanwhile, are not tried again: the topic
+        may be made anew, and the queue be ours again.
         """
-        while failed := self._readings.keys() & (offsets.keys() - (await self.persist(offsets)).keys()):
-            if all(self._readings[queue].assigned.is_gone for queue in failed):
-                return
-            await asyncio.sleep(PERSIST_AGAIN)
+        ours = {queue: self._readings[queue] for queue in offsets}
+        while offsets:
+            done = await self.persist(offsets)
+            left = [queue for queue in offsets if queue not in done and not ours[queue].assigned.is_gone]
+            if left:
+                await asyncio.sleep(PERSIST_AGAIN)
+            offsets = {queue: offsets[queue] for queue in left if self._readings.get(queue) is ours[queue]}
 
     def note_gone(self, queue: TopicQueue) -> None:
         """Take note that the topic of a queue does not exist: what was read of it there is no more.

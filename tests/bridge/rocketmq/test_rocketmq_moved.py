@@ -13,12 +13,49 @@ from hypothesis import strategies as st
 from bridge.endpoints.rocketmq.backlog import Backlog
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
 from bridge.rocketmq.consumer.fetching import QueuePulls
+from bridge.rocketmq.consumer.persisting import PERSIST_AGAIN, Persisting
 from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
+from bridge.rocketmq.consumer.room import PulledQueue
 from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.remoting.codes import ResponseCode
+from bridge.rocketmq.remoting.errors import BrokerError
 from bridge.rocketmq.remoting.message import StoredMessage
 from tests.support.tiers import examples
+from tests.support.virtual_loop import pass_time, run_virtually
 
 QUEUE = TopicQueue("t", "b", 0)
+
+
+def test_offsets_are_persisted_again_until_a_broker_has_them_but_none_of_another_topic_or_assignment() -> None:
+    fine, away, gone, again = (TopicQueue(topic, "b", 0) for topic in ("fine", "away", "gone", "again"))
+    stored: list[tuple[TopicQueue, int]] = []
+    errors = {
+        away: BrokerError(ResponseCode.SYSTEM_ERROR, ""), again: BrokerError(ResponseCode.SYSTEM_ERROR, ""),
+        gone: BrokerError(ResponseCode.TOPIC_NOT_EXIST, ""),
+    }  # fmt: skip
+
+    async def persist(offsets: dict[TopicQueue, int]) -> dict[TopicQueue, BrokerError]:
+        failed = {queue: errors[queue] for queue in offsets if queue in errors}
+        stored.extend([each for each in offsets.items() if each[0] not in failed])
+        return failed
+
+    async def play() -> None:
+        offsets = dict.fromkeys((fine, away, gone, again), 7)
+        readings = {queue: PulledQueue(AssignedQueue(queue, 7)) for queue in offsets}
+        group: Any = SimpleNamespace(name="g")
+        store: Any = SimpleNamespace(persist=persist)
+        work = asyncio.create_task(Persisting(group, readings, store).persist_all(offsets))
+        await pass_time(PERSIST_AGAIN / 2)
+        readings[again] = PulledQueue(AssignedQueue(again, 9))  # it was given up, and assigned again
+        del errors[gone], errors[again]  # the topic was made anew
+        await pass_time(3 * PERSIST_AGAIN)
+        assert not work.done()
+        del errors[away]
+        await pass_time(2 * PERSIST_AGAIN)
+        assert work.done()
+        assert stored == [(fine, 7), (away, 7)]
+
+    run_virtually(play())
 
 
 class Broker:
