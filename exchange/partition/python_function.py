@@ -7,11 +7,12 @@ of the process asks for that, with `PythonFunction.imported` or one of the funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter, index
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -40,7 +41,7 @@ record.
 
 
 _IMPORTED: Final = set[str]()
-"""Modules that were imported for a function first."""
+"""Modules that were imported for a function first, with those of its owner's that these have imported."""
 
 
 @contextmanager
@@ -95,15 +96,14 @@ class PythonFunction(Partitioner):
         module, _, attribute = self.name.partition(":")
         if folder and folder not in sys.path:
             sys.path.append(folder)
-        is_first = module not in sys.modules
+        before = frozenset(sys.modules)
         try:
-            found = import_module(module)
-            if is_first:
-                _IMPORTED.add(module)
-            function = attrgetter(attribute)(found)
+            function = attrgetter(attribute)(import_module(module))
         except (Exception, SystemExit) as error:  # the code of a module may raise anything
             where = f"; searched installed packages and {folder}" if isinstance(error, ModuleNotFoundError) else ""
             raise InputError(f"{self.text} cannot be imported: {type(error).__name__}: {error}{where}") from error
+        finally:
+            _IMPORTED.update(_find_own(sys.modules.keys() - before, module, folder))
         if not callable(function):
             raise InputError(f"{self.text} is no function but {type(function).__name__}")
         return replace(self, function=function)
@@ -143,6 +143,19 @@ class PythonFunction(Partitioner):
     def __reduce__(self) -> tuple[Any, ...]:
         # By its name, so that processes of one owner share it; the process that pickled it had imported it.
         return _rebuild, (self.name, self.parameters, self.function is not None)
+
+
+def _find_own(names: Collection[str], module: str, folder: str) -> Iterator[str]:
+    """Yield those of some modules that are of the module's package, or were found in the folder itself.
+
+    Others stay imported: libraries with code in C can be imported once only.
+    """
+    for name in names:
+        package = name.partition(".")[0]
+        file = getattr(sys.modules.get(package), "__file__", None) or ""
+        is_there = bool(folder) and Path(file).parent in (Path(folder), Path(folder, package))
+        if is_there or package == module.partition(".")[0]:
+            yield name
 
 
 def _rebuild(name: str, parameters: tuple[tuple[str, str], ...], is_imported: bool) -> PythonFunction:

@@ -293,18 +293,25 @@ def test_routes_by_the_body_are_not_remembered_by_their_key(module: str) -> None
 def test_code_of_a_reading_that_is_refused_is_imported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     module = "own_code_that_is_refused"
-    function, file = PythonFunction(f"{module}:choose"), tmp_path / f"{module}.py"
+    function, file, beside = PythonFunction(f"{module}:choose"), tmp_path / f"{module}.py", tmp_path / "beside_it.py"
+    beside.write_text("SHARE = 0  # of a user")
 
     def refuse() -> None:
         with undo_imports():
             function.imported(str(tmp_path))
             raise InputError("it is wrong elsewhere")
 
-    for text, reason in (("first = 1", "no attribute"), ("def choose(request): return 1", "elsewhere")):
+    for text, reason in (
+        ("import beside_it; first = 1", "no attribute"),
+        ("from beside_it import PART", "cannot import name 'PART'"),
+        ("import beside_it; choose = lambda request: 1", "elsewhere"),
+    ):
         file.write_text(text)
         with pytest.raises(InputError, match=reason):
             refuse()
-    file.write_text("def choose(request): return 2  # mended")
+        assert "beside_it" not in sys.modules
+    beside.write_text("PART = 2  # mended, too")
+    file.write_text("from beside_it import PART\ndef choose(request): return PART  # mended")
     with undo_imports():
         chosen = function.imported(str(tmp_path))
     file.write_text("def choose(request): return 3  # and changed")
