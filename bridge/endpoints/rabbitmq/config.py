@@ -38,8 +38,8 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     """Read the table of a source; see `bridge.endpoints`. Raises InputError."""
     brokers = read_brokers(name, url, table)
     # What is not read goes back at each end, and that counts: a slow source gets no more than what it reads soon.
-    rated = [] if policy.rate is None else [ceil(policy.rate * keys.RATED_SECONDS)]
-    prefetch = keys.PREFETCH.read(table, min(policy.window, keys.MAX_PREFETCH, *rated))
+    rated = [] if policy.rate is None else [policy.rate * keys.RATED_SECONDS]
+    prefetch = keys.PREFETCH.read(table, ceil(min(policy.window, keys.MAX_PREFETCH, *rated)))
     if prefetch > keys.MAX_PREFETCH:
         raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MAX_PREFETCH:,}")
     begins = table.has(keys.OFFSET.name)

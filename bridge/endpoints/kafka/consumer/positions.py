@@ -41,7 +41,7 @@ def check_positions(settings: Mapping[str, Any], partitions: Sequence[tuple[str,
             committed, now = ids.committed.get(at, ""), ids.now.get(topic, "")
             is_other = bool(committed and now and committed != now)
             log, offset, end = f"{topic}-{partition}", ids.offsets.get(at), ids.ends[at]
-            if at in ids.epochs and committed == now and ids.offsets[at] > end and reset != "refuse":
+            if at in ids.epochs and committed and committed == now and ids.offsets[at] > end and reset != "refuse":
                 shortened.append(log)
                 offset = end
             found.append(KeptPosition(log, offset, starts[at], end, is_other))

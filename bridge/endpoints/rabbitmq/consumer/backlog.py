@@ -65,7 +65,8 @@ class Removed:
         """Number of messages that were removed before they were read."""
         self.deletions = Deletions()
         """Offsets of the present stream that were passed over."""
-
+        self.settings: Sequence[Removal] = ()
+        """What removes messages by the queue's settings, as they were seen last."""
         self._expiration: tuple[float, float] | None = None
         """Shortest expiration of the messages that were read, in seconds, and when one had it, by the loop's time."""
 

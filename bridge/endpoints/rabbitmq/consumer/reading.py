@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -139,14 +140,15 @@ class RabbitmqSource(Source):
     def vanished(self) -> int:
         return self._removed.count
 
-    async def find_removals(self) -> Sequence[Removal] | None:
-        own = () if self._is_stream else self._removed.expirations
-        if self._management is None:
-            return own
-        host = self._host or await find_host(self._brokers)
-        found = await look_up_removals(*host, self._management, self._queue)
-        self._host = None if found is None and self._connection is None else host  # another one may answer
-        return None if found is None else [*found, *own]
+    async def find_removals(self) -> Sequence[Removal]:
+        if self._management is not None:
+            found, host = None, self._host
+            with suppress(Disconnected):  # what was seen last counts, and what the messages have themselves
+                host = host or await find_host(self._brokers)
+                found = await look_up_removals(*host, self._management, self._queue)
+            self._host = None if found is None and self._connection is None else host  # another one may answer
+            self._removed.settings = self._removed.settings if found is None else found
+        return [*self._removed.settings, *(() if self._is_stream else self._removed.expirations)]
 
     @property
     def places(self) -> frozenset[Place]:

@@ -195,7 +195,7 @@ def test_the_lower_the_limit_of_a_queue_the_sooner_a_message_is_taken_alone(
 
 @pytest.mark.parametrize(
     ("rate", "own", "prefetch"),
-    [(None, "", 2_000), (0.01, "", 1), (5.0, "", 50), (1e9, "", 2_000), (5.0, "prefetch = 9", 9)],
+    [(None, "", 2_000), (0.01, "", 1), (5.0, "", 50), (1.7e308, "", 2_000), (5.0, "prefetch = 9", 9)],
 )
 def test_a_source_with_a_rate_prefetches_no_more_than_it_reads_soon(
     tmp_path: Path, rate: float | None, own: str, prefetch: int

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery, Disconnected
+from bridge.endpoint import Delivery, Disconnected, Removal
+from bridge.endpoints.rabbitmq.consumer import reading
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, encode_ack
@@ -182,6 +184,30 @@ def test_the_shortest_expiration_of_what_was_read_bounds_the_outage_that_is_surv
         assert await read("1000") == []
 
     play_scene(play)
+
+
+def test_expirations_count_where_the_management_api_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is what it has answered before forgotten."""
+    answers: list[Any] = [None, [Removal("its TTL", 9.0)], None, Disconnected("the broker is away")]
+
+    async def look_up(*_: object) -> Any:
+        return answers.pop(0)
+
+    async def find(_: object) -> Any:
+        if isinstance(answers[0], Disconnected):
+            raise answers.pop(0)
+        return None, {}
+
+    monkeypatch.setattr(reading, "look_up_removals", look_up)
+    monkeypatch.setattr(reading, "find_host", find)
+
+    async def play() -> None:
+        source = RabbitmqSource("rabbit", [], "orders", management="http://127.0.0.1:9")
+        source._removed.see_expiration(ContentHeader.encode({}, {"expiration": "60000"}))
+        found = [[each.seconds for each in await source.find_removals()] for _ in range(4)]
+        assert found == [[60.0], *[[9.0, 60.0]] * 3]
+
+    run_virtually(play())
 
 
 def test_the_socket_is_not_read_while_much_waits_to_be_read() -> None:
