@@ -18,6 +18,7 @@ from exchange.commands.operands import explain_swapped
 from exchange.commands.options import CommandGroup
 from exchange.files.operating_system import is_closed_by_reader
 from exchange.text.display import escape_line, escape_lines, hide_logins
+from exchange.text.site import HASHSTAR_VERSION
 
 GROUPS: Final = {
     "Routing": {
@@ -135,7 +136,7 @@ READ_ENOUGH: Final = 128 + 13
 @click.group(
     cls=Program, example="hashstar explain shop.bindings orders order.eu.paid --queue billing", no_args_is_help=True
 )
-@click.version_option(package_name="hashstar", prog_name="hashstar")
+@click.version_option(HASHSTAR_VERSION, prog_name="hashstar")
 def hashstar() -> None:
     """Message routing you can embed, explain, carry and audit: RabbitMQ's, exactly."""
 

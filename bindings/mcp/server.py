@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from bindings.mcp.tools import Tools
 from exchange.errors import HashstarError, InputError
-from exchange.text.site import find_version
+from exchange.text.site import HASHSTAR_VERSION
 from exchange.values.json_text import find_scalar, parse_line
 
 INSTRUCTIONS: Final = (
@@ -32,7 +32,7 @@ INSTRUCTIONS: Final = (
 
 def build_server(tools: Tools) -> MCPServer[Any]:
     """Return a server with these tools."""
-    server = LineServer("hashstar", instructions=INSTRUCTIONS, version=find_version(), log_level="CRITICAL")
+    server = LineServer("hashstar", instructions=INSTRUCTIONS, version=HASHSTAR_VERSION, log_level="CRITICAL")
     for function in tools.functions:
         annotations = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
         server.tool(annotations=annotations)(_with_plain_errors(function))

@@ -17,7 +17,7 @@ from bridge.daemon.health import KINDS, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit
-from exchange.text.site import find_version
+from exchange.text.site import HASHSTAR_VERSION
 
 PROC: Final = Path("/proc")
 STARTED: Final = time.time()
@@ -152,7 +152,7 @@ def read_process_metrics() -> Gauges:
 
 def build_info() -> Gauges:
     """Return a gauge that has the versions of hashstar and Python as labels."""
-    labels = (("version", find_version()), ("python", python_version()))
+    labels = (("version", HASHSTAR_VERSION), ("python", python_version()))
     return {"hashstar_build_info": ("gauge", "Versions of hashstar and Python.", {labels: 1})}
 
 

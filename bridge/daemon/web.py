@@ -43,7 +43,7 @@ from bridge.pump.outlet import Outlet
 from bridge.pump.pump import Inlet
 from exchange.errors import InputError
 from exchange.text.numbers import write_time
-from exchange.text.site import find_version
+from exchange.text.site import HASHSTAR_VERSION
 from exchange.values.documents import encode_as
 
 if TYPE_CHECKING:  # these modules import pyarrow
@@ -123,7 +123,7 @@ class Web:
         conditions = health.current()
         value: StatusJson = {
             "version": 1,
-            "hashstar": find_version(),
+            "hashstar": HASHSTAR_VERSION,
             "python": python_version(),
             "config": config.path,
             "started": self._started,

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+HASHSTAR_VERSION: Final = "1.0.0"
+"""The version of hashstar: that of pyproject.toml, since reading it there takes a quarter of the start of a command."""
+
 SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 """The front page. All addresses of pages begin with it, so that a move of the site is a change of this line."""
 
@@ -13,16 +16,6 @@ SITE: Final = "https://hashstar.readthedocs.io/en/latest/"
 def build_page_address(page: str) -> str:
     """Return the address of a page of ``docs/``, such as ``findings/HS101``; of the front page for ``""``."""
     return f"{SITE}{page}/" if page else SITE
-
-
-def find_version() -> str:
-    """Return the installed version of hashstar; ``unknown`` if it is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("hashstar")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def build_install_command(extra: str) -> str:

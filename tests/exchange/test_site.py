@@ -1,14 +1,20 @@
-"""How programs say what to install: packages by name, and never hashstar by its name alone."""
+"""What programs print of themselves: the version, and packages to install, never hashstar by its name alone."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from exchange.text.site import build_install_command
+from exchange.text.site import HASHSTAR_VERSION, build_install_command
 from tests.support.pages import ROOT
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"] == HASHSTAR_VERSION
+
 
 STATED = [
     "click>=8.2", "lark>=1.2", 'pika>=1.3; extra == "rabbitmq"', "pyarrow>=18; extra == 'audit'",

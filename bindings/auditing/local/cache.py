@@ -37,7 +37,7 @@ from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.files.replacing import replace_file
 from exchange.routing.columns.key_classes import list_words
-from exchange.text.site import find_version
+from exchange.text.site import HASHSTAR_VERSION
 from exchange.topology.restriction import restrict
 from exchange.topology.topology import Topology
 from exchange.values.json_text import parse_leniently
@@ -85,7 +85,7 @@ class TallyCache:
         self._now: Final = time.time()
         whole = [compute_fingerprint(getattr(study, each.name)) for study in others for each in fields(study)]  # type: ignore[arg-type]
         kinds = [type(study).__name__ for study in studies]
-        self._counted: Final = repr((VERSION, find_version(), kinds, whole, selection, tuple(columns)))
+        self._counted: Final = repr((VERSION, HASHSTAR_VERSION, kinds, whole, selection, tuple(columns)))
         self._variant = cache(self._compute_variant)
         self.listed: Final = self._list()
         """Hash of a file and of what is counted -> its entries."""

@@ -13,7 +13,7 @@ from bindings.checking.report import CheckResult
 from bindings.checking.rules.finding import Finding
 from bindings.checking.rules.table import RULES
 from exchange.entities.part import Part, encode_part
-from exchange.text.site import build_page_address, find_version
+from exchange.text.site import HASHSTAR_VERSION, build_page_address
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -26,7 +26,7 @@ def to_sarif(result: CheckResult) -> dict[str, Any]:
     codes = sorted({finding.code for report in result.reports for _, finding in report.findings()})
     driver = {
         "name": "hashstar",
-        "version": find_version(),
+        "version": HASHSTAR_VERSION,
         "informationUri": build_page_address(""),
         "rules": list(map(_rule, codes)),
     }
