@@ -22,9 +22,10 @@ LOSSES: Final[list[Mutant]] = [
         ("a lane that begins anew does not know it", "        new.begins_anew = True\n", ""),
         (
             "a commit of the lane before counts for the one that begins anew",
-            "if lane.begins_anew and each.offset > lane.settled:",
-            "if False:",
+            " or (lane.begins_anew and each.offset > lane.settled)",
+            "",
         ),
+        ("a commit of the lane before counts as that of the same offset", "not lane.equals(each) or ", ""),
         (
             "what was read of a partition that is gone is given to the pump",
             "                self.uncommitted -= len(lane.offsets)\n        self._forget_stale()\n\n    def replace",
@@ -48,6 +49,7 @@ LOSSES: Final[list[Mutant]] = [
         "bridge/endpoints/kafka/test_kafka_remade_topics.py",
         ("a record of a later epoch proves an offset", " and lane.epochs[0][1] == epoch:", ":"),
         ("a record before an offset proves it", "lane.epochs[0][0] >= offset and", "True and"),
+        ("an answer counts for a lane that is newer", " or not (lane.checked or lane in asked):", ":"),
         ("epochs of another topic are compared", "now == ids.committed.get(key) and key in", "key in"),
     ),
     *mutants_of(

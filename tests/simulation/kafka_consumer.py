@@ -202,8 +202,12 @@ class ModelConsumer:
         elif fault in ("refuse", "refuse one", "forbid"):
             error = KafkaError.GROUP_AUTHORIZATION_FAILED if fault == "forbid" else KafkaError.REBALANCE_IN_PROGRESS
         answers = [
-            SimpleNamespace(topic=TOPIC, partition=each.partition, offset=each.offset, error=None) for each in offsets
-        ]
+            SimpleNamespace(
+                topic=TOPIC, partition=each.partition, offset=each.offset, metadata=each.metadata,
+                leader_epoch=each.leader_epoch, error=None,
+            )
+            for each in offsets
+        ]  # fmt: skip
         taken = offsets if error is None else []
         if fault == "refuse one" and error == KafkaError.REBALANCE_IN_PROGRESS:
             answers[0].error, error, taken = KafkaError(error), None, offsets[1:]
@@ -220,6 +224,7 @@ class ModelConsumer:
     def seek(self, there: TopicPartition) -> None:
         if self.positions.get(there.partition, -1) < 0:
             raise KafkaException(KafkaError(KafkaError._STATE))
+        self._ended.discard(there.partition)
         epoch = there.leader_epoch
         self.positions[there.partition] = (
             0 if epoch is None else self.topic.valid(there.partition, there.offset, epoch)

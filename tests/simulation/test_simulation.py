@@ -45,6 +45,13 @@ FOUND: Final = {
         seed=1, sources=("kafka",), messages=20, odd=((4, "raises"),), window=1,
         faults=(Fault(at=0.516, where="kafka-0", what="cut off", seconds=15.0, number=2),),
     ),
+    "the answer to a commit of the log before counts as that of the same offset in the log that took its place": Plan(
+        seed=3, sources=("queue", "kafka"), messages=4, window_bytes=2,
+        faults=(
+            Fault(at=0.082, where="odd", what="wait", seconds=15.0, number=1),
+            Fault(at=1.686, where="kafka-1", what="cut off", seconds=90.0, number=5),
+        ),
+    ),
     "an offset of a topic of RocketMQ that was deleted passes over messages of the one made anew": Plan(
         seed=1, sources=("rocketmq",), messages=16, keys=1,
         faults=(Fault(at=1.0, where="rocketmq-0", what="remade", seconds=0.02, number=1),),

@@ -108,6 +108,11 @@ class PartitionLane:
         epoch = next((epoch for first, epoch in reversed(epochs) if first < offset), epochs[0][1] if epochs else None)
         return TopicPartition(self.topic, self.partition, offset, self.mark, -1 if epoch is None else epoch)
 
+    def equals(self, committed: TopicPartition) -> bool:
+        """Return whether a commit is the one that this lane makes of its offset; else another lane has made it."""
+        own = self.commit_at(committed.offset)
+        return (own.metadata, own.leader_epoch) == (committed.metadata, committed.leader_epoch)
+
 
 class PartitionAssignment:
     """The lanes of one consumer, from its making until it leaves its group."""
@@ -269,7 +274,7 @@ class PartitionAssignment:
             lane = self.lanes.get((each.topic, each.partition))
             if lane is None or each.error is not None:
                 continue
-            if lane.begins_anew and each.offset > lane.settled:  # a commit of the lane that this one has replaced
+            if not lane.equals(each) or (lane.begins_anew and each.offset > lane.settled):  # of a lane before this one
                 lane.committed = -1
             elif each.offset > lane.committed:
                 lane.committed = each.offset

@@ -102,7 +102,7 @@ class RemadeTopics:
                     async with asyncio.timeout(LOOK_EVERY):
                         await self._look.wait()
                 self._look.clear()
-                unchecked = [key for key, lane in lanes.items() if not lane.checked]
+                unchecked = {key: lane for key, lane in lanes.items() if not lane.checked}
                 topics = {*self.wanted, *[lane.topic for lane in lanes.values()]}
                 if not topics:
                     continue
@@ -117,7 +117,7 @@ class RemadeTopics:
                 else:
                     for key, lane in lanes.items():
                         lane.end = ids.ends.get(key, -1)
-                    self._compare(ids, set(unchecked))
+                    self._compare(ids, unchecked.values())
                     self._find_forgotten(ids, overdue)
         finally:
             calls.call(asker.end)
@@ -129,7 +129,7 @@ class RemadeTopics:
         else:
             self._asking_since = None
 
-    def _compare(self, ids: Ids, asked: Collection[tuple[str, int]]) -> None:
+    def _compare(self, ids: Ids, asked: Collection[PartitionLane]) -> None:
         """Begin lanes anew whose topic has another id than before; release what the others have kept."""
         assignment = self._assignment
         for topic, found in ids.now.items():
@@ -147,7 +147,7 @@ class RemadeTopics:
             if not before and key not in ids.offsets:  # else another reader knows better where to begin
                 before = self._known.get(key, "")
             # A lane that is newer than the question has no answer about its committed offset yet.
-            if now is None or not (lane.checked or key in asked):
+            if now is None or not (lane.checked or lane in asked):
                 continue
             if now and before and now != before:
                 self._begin_anew(lane, before, now)

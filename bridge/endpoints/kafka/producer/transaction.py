@@ -16,7 +16,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, to_disconnected, to_failure
@@ -203,16 +203,15 @@ class Transacting(Connection):
 
     def commit(
         self,
-        offsets: Mapping[PartitionAssignment, Mapping[PartitionLane, int]],
+        commits: Mapping[PartitionAssignment, list[TopicPartition]],
         metadata: Mapping[PartitionAssignment, bytes],
     ) -> None:
         """Add these offsets to the transaction, with their members' group metadata, and commit it.
 
         Raises Incomplete, KafkaException, Disconnected.
         """
-        for assignment, lanes in offsets.items():
-            commits = [lane.commit_at(offset) for lane, offset in lanes.items()]
-            self._retry(partial(self.producer.send_offsets_to_transaction, commits, metadata[assignment]))
+        for assignment, offsets in commits.items():
+            self._retry(partial(self.producer.send_offsets_to_transaction, offsets, metadata[assignment]))
         self._flush()
         self._retry(self.producer.commit_transaction)
 

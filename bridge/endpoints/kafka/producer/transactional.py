@@ -181,7 +181,9 @@ class TransactionalTarget(TopicTarget[Transacting]):
             offsets = connection.offsets()
             if offsets and not connection.refused:
                 metadata = group_metadata_of(offsets)
-                await _call_within(calls, partial(connection.commit, offsets, metadata), 2 * connection.patience)
+                # Made here, as lanes note epochs while it is committed.
+                commits = {each: [lane.commit_at(at) for lane, at in lanes.items()] for each, lanes in offsets.items()}
+                await _call_within(calls, partial(connection.commit, commits, metadata), 2 * connection.patience)
             # What has broken a transaction without a refused message needs time to pass.
             pause = connection.broken and not connection.refused
         except KafkaException as error:

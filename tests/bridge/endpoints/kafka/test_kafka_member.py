@@ -311,7 +311,12 @@ def test_the_group_has_in_the_end_exactly_what_is_settled_whatever_brokers_answe
             error = KafkaError(PASSING)
             rows: Any = [
                 SimpleNamespace(
-                    topic=lane[0], partition=lane[1], offset=offset, error=error if lane[1] == refused else None
+                    topic=lane[0],
+                    partition=lane[1],
+                    offset=offset,
+                    metadata=None,
+                    leader_epoch=None,
+                    error=error if lane[1] == refused else None,
                 )
                 for lane, offset in offsets.items()
             ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,11 +152,7 @@ def test_all_of_a_topic_is_read_however_often_it_was_made_anew_and_the_group_has
             def answer() -> None:
                 rows: Any = cluster.commits.pop(0) if cluster.commits else []
                 cluster.committed |= {(each.topic, each.partition): (each.offset, each.metadata or "") for each in rows}
-                answered: Any = [
-                    SimpleNamespace(topic=each.topic, partition=each.partition, offset=each.offset, error=None)
-                    for each in rows
-                ]
-                member.assignment.on_commit(None, answered)
+                member.assignment.on_commit(None, rows)
 
             def read() -> None:
                 nonlocal member

@@ -247,6 +247,30 @@ def test_it_is_asked_where_a_log_differs_unless_its_first_record_is_of_the_epoch
     run_scene(monkeypatch, act)
 
 
+def test_an_answer_counts_for_lanes_that_were_there_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another member may have committed more before the partition came back: it is not read from before that."""
+
+    async def act(scene: Scene) -> None:
+        key, ask = ("orders", 0), scene.cluster.ask
+        scene.cluster.offsets, scene.cluster.committed, scene.cluster.epochs = {key: 7}, {key: "first"}, {key: 3}
+
+        def ask_late(*args: Any, **settings: Any) -> Ids:
+            ids = ask(*args, **settings)
+            if scene.cluster.offsets[key] == 7:
+                scene.assignment.remove([TopicPartition(*key)])
+                scene.assignment.add([TopicPartition(*key)])
+                scene.cluster.offsets = {key: 9}
+            return ids
+
+        monkeypatch.setattr(scene.cluster, "ask", ask_late)
+        scene.assign()
+        await pass_time(10)
+        assert [each.offset for each in scene.seeks] == [9]
+        assert scene.assignment.lanes[key].checked
+
+    run_scene(monkeypatch, act)
+
+
 def write_assignment(topics: Mapping[str, Sequence[int]]) -> bytes:
     """Encode as Java's clients do (`ConsumerProtocol.serializeAssignment`), with empty data of the user."""
     parts = [struct.pack(">hi", 1, len(topics))]
