@@ -160,8 +160,9 @@ def read_results(text: str, folder: Path) -> object:
 
 
 def read_cache(text: str, folder: Path) -> object:
-    write(f"digest\n{text}\n", folder / "k-v.tally")
-    return TallyCache(folder, [CoverageStudy(Topology())], Selection(), ()).find("k")
+    key = "a" * 40
+    write(f"digest\n{text}\n", folder / f"{key}-{key}.tally")
+    return TallyCache(folder, [CoverageStudy(Topology())], Selection(), ()).find(key)
 
 
 def read_growth(text: str, folder: Path) -> object:
@@ -361,7 +362,7 @@ READERS: Final = {
         '"attributes": '
         '{"a": "b"}}}, "offsetTable": {"T@g": {"0": 5}}}', read_store,
     ),
-    "bindings/auditing/local/cache.py _parse_needs": Reader('["k", ["x"], true]', read_cache),
+    "bindings/auditing/local/cache.py _parse_needs": Reader(f'["{"a" * 40}", ["x"], true]', read_cache),
     "bindings/auditing/local/tasks.py _read_account": Reader(ACCOUNT, read_results),
     "bindings/auditing/spark/gathering.py decode_spark_error": Reader('"x"', read_error),
     "bindings/auditing/spark/growth.py _read": Reader(

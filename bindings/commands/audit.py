@@ -163,6 +163,8 @@ def run_command(
         if cache is not None and traffic.files is not None:
             files = count_noun(len(traffic.files.all_files), "file")
             echo_line(f"{cache}: {passed.reused:,} of {files} counted before", err=True)
+            if passed.fault:
+                echo_line(f"not kept: {passed.fault}", err=True)
         report = report_on(subject, traffic.descriptions, passed, selection, settings)
         outputs.write(report, passed.values[0])
         outputs.print(report)

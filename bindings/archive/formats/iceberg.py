@@ -1,14 +1,18 @@
 """List the files of a table of Iceberg: pyiceberg reads its metadata and manifests, and this finds the files they name.
 
 A table knows its files by addresses below its own location. They are looked for below the folder that the user named:
-so a table that was copied is read, one in a store with what its address says, and no file elsewhere.
+so a table that was copied is read, one in a store with what its address says, and no file elsewhere. The library bounds
+nothing that it reads, and takes a file that ends too early for a shorter one: manifests are checked and unpacked here.
 """
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import PurePath
+from threading import Lock
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -21,15 +25,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.name_mapping import MappedField
 
-from bindings.archive.places import AnyPath, open_file, open_table, read_file_size, to_place
+from bindings.archive.avro.container import MAGIC, encode_container, read_header, unpack_block, walk_blocks
+from bindings.archive.places import MAX_REMOTE_FILES, AnyPath, Place, open_file, open_table, read_file_size, to_place
 from bindings.archive.unpacking import read_unpacked
-from exchange.errors import InputError
+from exchange.errors import InputError, name_os_errors
 from exchange.limits import DOCUMENT_BYTES
 
 FIELD_ID: Final = b"PARQUET:field_id"
 """Metadata of a column of Parquet: the number that it has in the table, whatever its name."""
 NO_NUMBER: Final = -1
 """Number of a column that has none."""
+MAX_ROWS: Final = MAX_REMOTE_FILES
+"""Maximum number of rows of all manifests of a table: each is a file that was added or removed."""
 REWRITE: Final = "rewrite its data files (rewrite_data_files), and read it then"
 
 
@@ -118,6 +125,10 @@ class _Files(FileIO):  # type: ignore[misc,unused-ignore]
         super().__init__()
         self._root: Final = root
         self._location: Final = location
+        self.lock: Final = Lock()
+        """Held while a manifest is unpacked, so that several threads do not unpack as much as they like."""
+        self._bytes = 0
+        self._rows = 0
 
     def locate(self, address: str) -> str:
         """Return the path of a file below the table's folder. Raises InputError if it is not below it."""
@@ -128,7 +139,7 @@ class _Files(FileIO):  # type: ignore[misc,unused-ignore]
         return below
 
     def new_input(self, location: str) -> InputFile:
-        return _TableFile(location, self._root / self.locate(location))
+        return _Manifest(location, to_place(self._root / self.locate(location)), self)
 
     def new_output(self, location: str) -> OutputFile:
         raise NotImplementedError
@@ -136,13 +147,23 @@ class _Files(FileIO):  # type: ignore[misc,unused-ignore]
     def delete(self, location: str | InputFile | OutputFile) -> None:
         raise NotImplementedError
 
+    def count(self, size: int, rows: int) -> None:
+        """Add what was read of manifests; with the lock. Raises InputError if they have too much altogether."""
+        self._bytes += size
+        self._rows += rows
+        if self._bytes > DOCUMENT_BYTES:
+            _refuse(self._root, f"its manifests are too large: they have {DOCUMENT_BYTES >> 20} MiB at most, unpacked")
+        if self._rows > MAX_ROWS:
+            _refuse(self._root, f"its manifests have too many rows: {MAX_ROWS:,} at most")
 
-class _TableFile(InputFile):  # type: ignore[misc,unused-ignore]
-    """A file of metadata, where it is."""
 
-    def __init__(self, location: str, path: AnyPath) -> None:
+class _Manifest(InputFile):  # type: ignore[misc,unused-ignore]
+    """A manifest, or a list of them, where it is."""
+
+    def __init__(self, location: str, place: Place, files: _Files) -> None:
         super().__init__(location)
-        self._place: Final = to_place(path)
+        self._place: Final = place
+        self._files: Final = files
 
     def __len__(self) -> int:
         return read_file_size(self._place)
@@ -151,4 +172,45 @@ class _TableFile(InputFile):  # type: ignore[misc,unused-ignore]
         return True
 
     def open(self, seekable: bool = True) -> Any:
-        return open_file(self._place)
+        """Return the manifest, checked and unpacked. Raises InputError if it is damaged or too large."""
+        with name_os_errors(self._place), open_file(self._place) as file:
+            data = file.read(DOCUMENT_BYTES + 1)
+        try:
+            with self._files.lock:
+                return io.BytesIO(self._unpack(data))
+        except InputError as error:
+            raise InputError(f"{self._place}: {error}") from None
+
+    def _unpack(self, data: bytes) -> bytes:
+        self._files.count(len(data), 0)
+        if not data.startswith(MAGIC):
+            raise InputError("it is no Avro file")
+        header = read_header(data)
+        if _has_empty_items(header.schema):
+            raise InputError("its schema has arrays of items without content, any number of which takes no bytes")
+        rows, unpacked = 0, bytearray()
+        for block in walk_blocks(data, header.end, len(data), header.marker):
+            if block.problem:
+                raise InputError(block.problem)
+            piece = unpack_block(header.codec, data[slice(*block.data)])
+            self._files.count(len(piece), block.rows)
+            unpacked += piece
+            rows += block.rows
+        return encode_container(json.dumps(header.schema).encode(), rows, bytes(unpacked))
+
+
+def _has_empty_items(schema: Any) -> bool:
+    """Return whether a schema, of limited depth, has an array whose items take no bytes."""
+    if isinstance(schema, dict):
+        is_empty = schema.get("type") == "array" and _is_empty(schema.get("items"))
+        return is_empty or any(map(_has_empty_items, schema.values()))
+    return isinstance(schema, list) and any(map(_has_empty_items, schema))
+
+
+def _is_empty(kind: Any) -> bool:
+    """Return whether values of a type take no bytes."""
+    if not isinstance(kind, dict):
+        return isinstance(kind, str) and kind == "null"
+    if kind.get("type") == "record":
+        return all(_is_empty(field.get("type")) for field in kind.get("fields", ()) if isinstance(field, dict))
+    return bool(kind.get("size") == 0 or _is_empty(kind.get("type")))

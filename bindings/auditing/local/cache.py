@@ -12,11 +12,12 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +37,7 @@ from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.files.replacing import replace_file
+from exchange.partition.python_function import PythonFunction
 from exchange.routing.columns.key_classes import list_words
 from exchange.text.site import HASHSTAR_VERSION
 from exchange.topology.restriction import restrict
@@ -49,10 +51,19 @@ MAX_ENTRIES: Final = 100_000
 SETTLED_SECONDS: Final = 2
 """Time since a file's last change from which it is kept, in seconds: a change within one tick of a clock has no time of
 its own."""
+SETTLED_IN_STORE: Final = 60
+"""The same for a file in a store, in seconds: its times are whole seconds, of another clock."""
 VERSION: Final = 1
 MAX_HEADER: Final = 1 << 20
 """Maximum length of what an entry depends on, in bytes."""
-ENDING: Final = ".tally"
+MAX_ENTRY_BYTES: Final = 256 << 20
+"""Maximum size of an entry in bytes."""
+MAX_PARTS: Final = 64
+"""Maximum number of parts of the topology that are remembered: most files need the same."""
+ENTRY: Final = re.compile(r"([0-9a-f]{40})-[0-9a-f]{40}\.tally")
+"""Name of an entry; no other file of the folder is read or removed."""
+UNFINISHED: Final = re.compile(rf"\.{ENTRY.pattern}\.[0-9]+\.part")
+"""Name of an entry that a run has not written to its end, or was ended at."""
 BROKEN: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, InputError)
 """Exceptions of entries that are damaged or gone."""
 
@@ -64,6 +75,14 @@ class _Needs(NamedTuple):
     """Exchanges that its messages were published to."""
     shapes: bool
     """Whether shapes of keys were counted, which show the words that any binding names."""
+
+
+class _Part(NamedTuple):
+    """The part of a topology that messages to some exchanges may meet."""
+
+    fingerprint: str
+    numbers: list[int]
+    """Numbers of its bindings in the whole topology, in the order that they have in the part."""
 
 
 class TallyCache:
@@ -83,30 +102,36 @@ class TallyCache:
         self._studies: Final = studies
         self._topology: Final = coverage.topology
         self._now: Final = time.time()
-        whole = [compute_fingerprint(getattr(study, each.name)) for study in others for each in fields(study)]  # type: ignore[arg-type]
+        topologies: list[Topology] = [getattr(study, each.name) for study in others for each in fields(study)]  # type: ignore[arg-type]
+        self._has_code: Final = any(map(_has_code, [self._topology, *topologies]))
+        whole = [*map(compute_fingerprint, topologies)]
         kinds = [type(study).__name__ for study in studies]
         self._counted: Final = repr((VERSION, HASHSTAR_VERSION, kinds, whole, selection, tuple(columns)))
-        self._variant = cache(self._compute_variant)
+        self._fingerprint: Final = compute_fingerprint(self._topology)
+        self._numbers: Final = {binding: number for number, binding in enumerate(sort_bindings(self._topology))}
+        self._part = lru_cache(MAX_PARTS)(self._take_part)
+        self._words = cache(lambda: sorted(list_words(self._topology)))
         self.listed: Final = self._list()
         """Hash of a file and of what is counted -> its entries."""
 
     def key_of(self, place: Place, form: Format) -> str | None:
         """Return the hash of a file as it is now, and of what is counted; None if it is not kept.
 
-        Not kept are files that others belong to, that are written in place, or that were changed just now. Raises
-        InputError for a file that is not there.
+        Not kept are files that others belong to, that are written in place, or that were changed just now, and what
+        code of the user's decides. Raises InputError for a file that is not there.
         """
-        if form.in_place or type(form).is_companion is not Format.is_companion:
+        if self._has_code or form.in_place or type(form).is_companion is not Format.is_companion:
             return None
+        settled = SETTLED_IN_STORE if isinstance(place, RemoteFile) else SETTLED_SECONDS
         with name_os_errors(place):
             if isinstance(place, RemoteFile):
                 known: tuple[object, ...] = (place.store.address, place.path, place.size, place.changed)
                 changed = place.changed
             else:
                 stat = Path(place).stat()
-                known = (str(Path(place).absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+                known = (str(Path(place).absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
                 changed = stat.st_mtime_ns
-        if changed is None or changed / 1e9 > self._now - SETTLED_SECONDS:
+        if changed is None or changed / 1e9 > self._now - settled:
             return None
         return _hash(repr(known).encode("utf-8", "surrogatepass"), pickle.dumps(form), self._counted.encode())
 
@@ -124,44 +149,51 @@ class TallyCache:
         """Return the results in an entry; None if it is damaged or gone."""
         with suppress(*BROKEN):
             with open_file(path) as file:
-                digest, rest = file.readline(MAX_HEADER).strip().decode("ascii"), file.read()
-            if hashlib.sha256(rest).hexdigest() != digest:
+                digest, rest = file.readline(MAX_HEADER).strip().decode("ascii"), file.read(MAX_ENTRY_BYTES + 1)
+            if len(rest) > MAX_ENTRY_BYTES or hashlib.sha256(rest).hexdigest() != digest:
                 return None
             line, _, data = rest.partition(b"\n")
             needs = _parse_needs(line, key)
             batches = pa.ipc.open_stream(pa.py_buffer(data)).read_all().to_batches()
             _, results = add_results(batches, self._studies)
-            os.utime(path)
-            of = dict(enumerate(self._numbers_in(restrict(self._topology, needs.exchanges))))
-            tally = _renumber(results.values[0], of, compute_fingerprint(self._topology))
+            of = dict(enumerate(self._part(needs.exchanges).numbers))
+            tally = _renumber(results.values[0], of, self._fingerprint)
+            with suppress(OSError):  # a folder that is only read, or another user's entry
+                os.utime(path)
             return results._replace(values=(tally, *results.values[1:]))
         return None
 
     def save(self, key: str, results: Results) -> None:
-        """Keep the results of a file. Raises InputError if the folder cannot be written."""
+        """Keep the results of a file, unless they are too large. Raises InputError if the folder cannot be written."""
         tally: Tally = results.values[0]
         facts = list_columns(tally.facts)
         exchanges = sorted({outcome.exchange for outcome in facts.outcomes})
         needs = _Needs(tuple(exchanges), bool(len(facts.columns.shapes.counts)))
-        part = restrict(self._topology, exchanges)
-        of = {number: n for n, number in enumerate(self._numbers_in(part))}
-        tally = _renumber(tally, of, compute_fingerprint(part))
+        part = self._part(needs.exchanges)
+        of = {number: n for n, number in enumerate(part.numbers)}
+        tally = _renumber(tally, of, part.fingerprint)
         kept = results._replace(values=(tally, *results.values[1:]))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, ROW) as writer:
             writer.write_batch(encode_results(0, kept, self._studies))
         rest = json.dumps([key, *needs]).encode() + b"\n" + sink.getvalue().to_pybytes()
-        with name_os_errors(self._folder, "written"), replace_file(self._folder / self._name(key, needs)) as file:
-            file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        if len(rest) > MAX_ENTRY_BYTES:
+            return
+        path = self._folder / self._name(key, needs)
+        with name_os_errors(self._folder, "written"):
+            if path.is_symlink() or not path.is_file():  # what someone put there would be written through
+                path.unlink(missing_ok=True)
+            with replace_file(path) as file:
+                file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
 
     def shrink(self) -> None:
         """Remove the entries that were not used for longest, until the others are few and small enough."""
         found: list[tuple[int, int, str]] = []
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.endswith(ENDING):
+                if ENTRY.fullmatch(entry.name) or UNFINISHED.fullmatch(entry.name):
                     with suppress(OSError):
-                        stat = entry.stat()
+                        stat = entry.stat(follow_symlinks=False)
                         found.append((stat.st_mtime_ns, stat.st_size, entry.path))
         size, number = 0, 0
         for _, each, path in sorted(found, reverse=True):
@@ -174,23 +206,18 @@ class TallyCache:
         listed: dict[str, list[Path]] = {}
         with name_os_errors(self._folder), os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.name.endswith(ENDING):
-                    listed.setdefault(entry.name.partition("-")[0], []).append(Path(entry.path))
+                if (match := ENTRY.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
+                    listed.setdefault(match[1], []).append(Path(entry.path))
         return listed
 
     def _name(self, key: str, needs: _Needs) -> str:
-        return f"{key}-{self._variant(needs)}{ENDING}"
+        """Return the name of an entry, with a hash of what the topology does to messages with these needs."""
+        words = self._words() if needs.shapes else []
+        return f"{key}-{_hash(repr([self._part(needs.exchanges).fingerprint, *words]).encode())}.tally"
 
-    def _compute_variant(self, needs: _Needs) -> str:
-        """Return a hash of what the topology does to messages with these needs."""
-        parts = [compute_fingerprint(restrict(self._topology, needs.exchanges))]
-        parts += sorted(list_words(self._topology)) if needs.shapes else []
-        return _hash(repr(parts).encode())
-
-    def _numbers_in(self, part: Topology) -> list[int]:
-        """Return the numbers of the bindings of a part of the topology, in the order that they have there."""
-        numbers = {binding: number for number, binding in enumerate(sort_bindings(self._topology))}
-        return [numbers[binding] for binding in sort_bindings(part)]
+    def _take_part(self, exchanges: tuple[str, ...]) -> _Part:
+        part = restrict(self._topology, exchanges)
+        return _Part(compute_fingerprint(part), [self._numbers[binding] for binding in sort_bindings(part)])
 
 
 class CachedFiles:
@@ -206,6 +233,8 @@ class CachedFiles:
         ]
         self.reused = 0
         """Number of files that were not counted again."""
+        self.fault = ""
+        """Why results were not kept; empty if they were."""
 
     @property
     def groups(self) -> list[list[Task]]:
@@ -225,12 +254,24 @@ class CachedFiles:
             else:
                 parts = [next(counted) for _ in plan] or [count([task]) for task in plan_file(*file)]
                 results = reduce(Results.plus, parts)
-                if key is not None and self._cache.key_of(*file) == key:  # else it was changed while it was read
-                    self._cache.save(key, results)
+                if key is not None and not self.fault:
+                    self._keep(file, key, results)
             total = results if total is None else total.plus(results)
         self._cache.shrink()
         assert total is not None  # noqa: S101  an archive has a file
         return total
+
+    def _keep(self, file: tuple[Place, Format], key: str, results: Results) -> None:
+        """Keep the results of a file, unless it was changed or removed while it was read. A full disk ends no audit."""
+        try:
+            now = self._cache.key_of(*file)
+        except InputError:
+            return
+        if now == key:
+            try:
+                self._cache.save(key, results)
+            except InputError as error:
+                self.fault = str(error)
 
 
 def _renumber(tally: Tally, of: Mapping[int, int], fingerprint: str) -> Tally:
@@ -244,6 +285,18 @@ def _renumber(tally: Tally, of: Mapping[int, int], fingerprint: str) -> Tally:
         for each in facts.outcomes
     ]
     return replace(tally, topology=fingerprint, facts=OutcomeFacts(outcomes, facts.columns))
+
+
+def _has_code(topology: Topology) -> bool:
+    """Return whether a partitioner is code of the user's own: its changes are in no fingerprint."""
+    partitionings = [queue.partitioning for queue in topology.queues.values() if queue.partitioning is not None]
+    chosen = [each.partitioner for each in partitionings]
+    return any(
+        each.function is not None
+        if isinstance(each, PythonFunction)
+        else not type(each).__module__.startswith("exchange.")
+        for each in chosen
+    )
 
 
 def _parse_needs(line: bytes, key: str) -> _Needs:

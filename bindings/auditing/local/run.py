@@ -43,6 +43,8 @@ class Pass(NamedTuple):
     """Share of the archive that was read, by its bytes."""
     reused: int = 0
     """Number of files whose counts were taken from a cache."""
+    fault: str = ""
+    """Why other counts were not kept there; empty if they were."""
 
 
 def run_here(
@@ -89,7 +91,8 @@ def run_here(
     check_bad(results.account, max_bad)
     if not may_be_empty:
         require_records(archive, results.account, max_bad)
-    return finish(results, studies)._replace(share=share, reused=0 if cached is None else cached.reused)
+    passed = finish(results, studies)._replace(share=share)
+    return passed if cached is None else passed._replace(reused=cached.reused, fault=cached.fault)
 
 
 def _open_cache(archive: Archive, folder: Path, studies: Sequence[Study[Any]], order: PassSettings) -> CachedFiles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import zlib
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
@@ -25,6 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from bindings.archive.avro.container import encode_container
 from bindings.archive.formats import iceberg, lakes
 from bindings.archive.formats.detect import detect
 from bridge.cli import hashstar
@@ -39,6 +41,16 @@ BY_EXCHANGE = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "exchan
 NESTED = pa.table({
     "exchange": ["x"], "routing_key": ["k"], "headers": [{"a": "1"}], "key": [{"word": "k"}], "list": [[{"n": 1}]],
 })  # fmt: skip
+
+
+EMPTY = {"type": "record", "name": "empty", "fields": []}
+
+
+def of_items(items: object) -> dict[str, object]:
+    """Return the schema of a record with an array."""
+    return EMPTY | {
+        "fields": [{"name": "a", "type": {"type": "array", "items": items, "element-id": 9}, "field-id": 8}]
+    }
 
 
 def make_table(folder: Path, *, by: PartitionSpec | None = None, of: Any = None) -> Any:
@@ -194,6 +206,52 @@ def test_gzipped_metadata_is_the_newest(table: Any, name: str) -> None:
 def test_metadata_beyond_the_limit_is_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg, "DOCUMENT_BYTES", 100)
     with pytest.raises(InputError, match=r"metadata\.json: too large: metadata of Iceberg has"):
+        detect(str(folder_of(table)))
+
+
+def encode_manifest(schema: object, codec: str, rows: int, data: bytes) -> bytes:
+    """Return a container of Avro with one block."""
+    made = encode_container(json.dumps(schema).encode(), rows, data)
+    return made.replace(b"\x08null", bytes([2 * len(codec)]) + codec.encode())
+
+
+def pack(data: bytes) -> bytes:
+    return zlib.compress(data)[2:-4]
+
+
+ENDLESS = b"\xfe" + b"\xff" * 8 + b"\x01"
+"""The greatest number in zigzag."""
+
+
+HOSTILE: list[tuple[bytes, str]] = [
+    (encode_manifest(EMPTY, "deflate", 1, pack(bytes(2 << 20))), "too large: they have 1 MiB at most, unpacked"),
+    (encode_manifest(EMPTY, "deflate", 1, b"\xff"), "a block of Avro that cannot be unpacked"),
+    (encode_manifest(EMPTY, "null", 101, b""), "too many rows: 100 at most"),
+    (encode_manifest(of_items("null"), "null", 1, ENDLESS), "arrays of items without content"),
+    (encode_manifest(of_items(EMPTY | {"fields": [{"name": "x", "type": EMPTY}]}), "null", 1, ENDLESS), "arrays of"),
+    (encode_manifest(of_items({"type": "fixed", "size": 0, "name": "f"}), "null", 1, ENDLESS), "arrays of items"),
+    (encode_manifest(json.loads("[" * 200 + "]" * 200), "null", 0, b""), "nested too deeply"),
+    (encode_manifest(EMPTY, "none", 1, b""), "compressed by 'none'"),
+    (b"Obj", "it is no Avro file"),
+]
+
+
+def test_hostile_manifests_are_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they unpack to, and however many rows and items they pretend to have."""
+    monkeypatch.setattr(iceberg, "DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr(iceberg, "MAX_ROWS", 100)
+    for manifest, error in HOSTILE:
+        for path in (folder_of(table) / "metadata").glob("*-m0.avro"):
+            path.write_bytes(manifest)
+        with pytest.raises(InputError, match=rf"events.*{error}"):
+            detect(str(folder_of(table)))
+
+
+def test_a_manifest_that_was_cut_off_is_an_error(table: Any) -> None:
+    """The library takes it for one with fewer files."""
+    for path in (folder_of(table) / "metadata").glob("*.avro"):
+        path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="the file ends in the middle of a block"):
         detect(str(folder_of(table)))
 
 

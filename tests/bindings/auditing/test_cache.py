@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -20,9 +22,13 @@ from bindings.auditing.local.selection import EVERYTHING
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.cli import find_command
 from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Queue, Topology
+from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitions import Partitions
+from exchange.partition.python_function import PythonFunction
 from tests.support import topologies
 from tests.support.archives.lines import records_for, topology_for, write_lines
 from tests.support.bindings.exact import exact
+from tests.support.command_server import command_server
 from tests.support.tiers import examples
 
 LONG_AGO = 1_700_000_000
@@ -144,6 +150,124 @@ def test_entries_not_used_for_longest_are_removed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(cache_module, "MAX_CACHE_BYTES", 0)
     run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
     assert not [*cache.iterdir()]
+
+
+def test_other_files_of_the_folder_are_neither_read_nor_written_nor_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A saved tally, what a link in place of an entry leads to, and what waits for a writer."""
+    archive, cache, outside = tmp_path / "archive", tmp_path / "cache", tmp_path / "outside"
+    archive.mkdir()
+    write_days(archive, 2)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    link, pipe = sorted(cache.iterdir())
+    link.replace(outside)
+    link.symlink_to(outside)
+    pipe.unlink()
+    os.mkfifo(pipe)
+    (cache / "monday.tally").write_text("saved")
+    kept = outside.read_bytes()
+    outside.write_text("mine")
+    assert run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache).reused == 0
+    assert outside.read_text() == "mine"
+    assert link.read_bytes() == kept
+    monkeypatch.setattr(cache_module, "MAX_ENTRIES", 0)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert [path.name for path in cache.iterdir()] == ["monday.tally"]
+
+
+def test_a_file_that_was_replaced_by_one_of_its_size_and_time_is_counted_anew(tmp_path: Path) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 2)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    changed, _ = sorted(archive.iterdir())
+    changed.write_text(changed.read_text().replace("order.1", "other.1"))
+    os.utime(changed, (LONG_AGO, LONG_AGO))
+    found = run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert found.reused == 1
+    assert _counts(found) == run_here(detect(str(archive)), [CoverageStudy(shop())])
+
+
+def choose(_: object) -> int:
+    return 0
+
+
+def test_what_a_partitioner_of_the_users_decides_is_not_kept(tmp_path: Path) -> None:
+    """Its code may be another at the next audit."""
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 2)
+    for _ in range(2):
+        own = PythonFunction(f"{__name__}:choose", function=choose)
+        partitioning = Partitioning(own.text, Partitions.from_count(2), partitioner=own)
+        topology = Topology(
+            [Exchange("shop", "topic")], [Queue("q", partitioning=partitioning)], [Binding.to_queue("shop", "q", "#")]
+        )
+        found = run_here(detect(str(archive)), [CoverageStudy(topology)], cache=cache)
+        assert found.reused == 0
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    """Fail as a folder that is full or read-only."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_that_cannot_be_written_ends_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 2)
+    run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    write_days(archive, 4)
+    monkeypatch.setattr(cache_module, "replace_file", refuse)
+    monkeypatch.setattr(os, "utime", refuse)
+    found = run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    assert (found.reused, found.fault) == (2, f"{cache}: cannot be written: No space left on device")
+    assert found.account.span.messages == 4
+
+
+def test_a_file_that_is_removed_when_it_was_counted_ends_no_audit(tmp_path: Path) -> None:
+    archive, cache = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 1)
+
+    def remove(done: int, of: int) -> None:
+        if done == of:
+            (archive / "000.jsonl").unlink()
+
+    found = run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache, step=remove)
+    assert (found.account.span.messages, [*cache.iterdir()]) == (1, [])
+
+
+AT_ONCE = """
+import os, sys
+from pathlib import Path
+from bindings.archive.formats.detect import detect
+from bindings.auditing.local import cache
+from bindings.auditing.local.run import run_here
+from bindings.auditing.local.studies import CoverageStudy
+from bindings.sources.open import open_source
+cache.MAX_ENTRIES = 3
+study = CoverageStudy(open_source(sys.argv[1]).topology())
+other = os.fork()
+wanted = run_here(detect(sys.argv[2]), [study])
+for _ in range(10):
+    assert run_here(detect(sys.argv[2]), [study], cache=Path(sys.argv[3]))._replace(reused=0) == wanted
+assert not other or os.waitpid(other, 0)[1] == 0
+"""
+
+
+@pytest.mark.process
+def test_two_processes_that_use_one_folder_at_a_time_count_the_same(tmp_path: Path) -> None:
+    """Each removes what the other keeps, as the folder has room for half of the entries."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    write_days(archive, 6)
+    topology, program = tmp_path / "shop.bindings", tmp_path / "program.py"
+    topology.write_text('exchange shop: topic\nqueue q\nshop -> q: "order.*"\n')
+    program.write_text(AT_ONCE)
+    ended = command_server().run_file(program, *map(str, (topology, archive, tmp_path / "cache")))
+    assert (ended.code, ended.err) == (0, "")
 
 
 def test_bad_records_cannot_be_kept_with_a_cache(tmp_path: Path) -> None:
