@@ -171,7 +171,7 @@ class HeldQueue(Source):
         return connection
 
     async def _open_pages(self, connection: Connection, messages: int) -> None:
-        """Open channels for so many messages, as far as the connection may have them. Raises Disconnected.
+        """Open a channel for each page of these messages, fewer if the broker refuses more. Raises Disconnected.
 
         One more is opened, and closed, so that what is published again always finds one, also after a lost connection.
         """

@@ -172,7 +172,8 @@ class Tallier:
         if self._sketched[0] != known.age:
             self._sketched = known.age, np.zeros(0, np.int32)
         before = self._sketched[1]
-        before = np.append(before, np.full(len(known) - len(before), -1, np.int32))
+        if len(known) > len(before):
+            before = np.append(before, np.full(len(known) - len(before), -1, np.int32))
         new = np.append(before.take(numbers) != classes[: len(numbers)], np.ones(len(classes) - len(numbers), np.bool_))
         before[numbers] = classes[: len(numbers)]
         self._sketched = known.age, before

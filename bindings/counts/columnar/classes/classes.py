@@ -326,11 +326,14 @@ class _FoundClasses:
 
     def _find_known(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> _Found:
         numbers, new, hashes = self.known.number(addresses)
-        begin = len(self.known) - len(new)
-        added = self._classify(addresses.keys.take(pa.array(new)), entries[new])
-        self._classes = np.append(self._classes[:begin], added.key_classes)
-        self._shapes = np.append(self._shapes[:begin], added.shapes)
-        return _Found(self._classes.take(numbers), self._shapes.take(numbers), added.new, numbers, hashes)
+        columns: list[tuple[Column, KeyArray]] = []
+        if len(new):
+            begin = len(self.known) - len(new)
+            added = self._classify(addresses.keys.take(pa.array(new)), entries[new])
+            self._classes = np.append(self._classes[:begin], added.key_classes)
+            self._shapes = np.append(self._shapes[:begin], added.shapes)
+            columns = added.new
+        return _Found(self._classes.take(numbers), self._shapes.take(numbers), columns, numbers, hashes)
 
     def _classify(self, keys: pa.Array, entries: npt.NDArray[np.int64]) -> _Found:
         key_classes, shapes = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint64)

@@ -108,7 +108,8 @@ class ClientHealth:
 
     def find_quota(self, now: float, broker: str = "") -> str:
         """Return how long a broker, or one of all, lets this client wait for a quota; "" if none has lately."""
-        until = [end for name, end in self._throttled.items() if broker in ("", name)]
+        known = tuple(self._throttled.items())  # another thread may add some meanwhile
+        until = [end for name, end in known if broker in ("", name)]
         waits = max(until, default=now - PATIENCE) - now
         if waits <= -PATIENCE:
             return ""

@@ -117,7 +117,7 @@ class RemadeTopics:
                 else:
                     for key, lane in lanes.items():
                         lane.end = ids.ends.get(key, -1)
-                    self._compare(ids, unchecked.values())
+                    self._compare(ids, frozenset(unchecked.values()))
                     self._find_forgotten(ids, overdue)
         finally:
             calls.call(asker.end)

@@ -219,9 +219,7 @@ class RabbitmqSource(Source):
 
     async def _consume(self, connection: Connection, last: int | None) -> None:
         """Consume from the queue, whatever it is now: a stream takes an offset, which queues of other types refuse;
-        ``last`` is the one that was settled last.
-
-        Raises BrokerError for other refusals, Disconnected.
+        ``last`` is the one that was settled last. Raises BrokerError for other refusals, Disconnected.
         """
         was_stream = self._is_stream
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
@@ -231,10 +229,11 @@ class RabbitmqSource(Source):
             if isinstance(error, Disconnected) or not refuses_argument(error, OFFSET):
                 self._is_stream = was_stream  # what it is now is not known
                 raise
-            self._is_stream, self.takes_back = False, True
+            self._is_stream = False
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
             self._removed.forget()
             await self._begin(connection, self._arguments)
+        self.takes_back = not self._is_stream
 
     async def _begin(self, connection: Connection, arguments: Mapping[str, Any]) -> None:
         """Consume on a new channel. Raises BrokerError, Disconnected."""
