@@ -171,7 +171,7 @@ def test_a_line_is_completed_by_the_table_as_by_the_command(
     values = [each for each in context.command.params if isinstance(each, click.Option) and not each.is_flag]
     whole: list[list[str]] = [[], [SHOP], [SHOP, "orders"], ["-t", SHOP]]
     lines = [(line, begun) for line in whole for begun in ("", "-", "--f", "o")]
-    lines += [([SHOP, name], begun) for option in values for name in option.opts for begun in ("", "o")]
+    lines += [([SHOP, name], "o"[: at % 2]) for option in values for at, name in enumerate(option.opts)]
 
     def complete() -> list[list[tuple[str, str, str | None]]]:
         shell = ShellComplete(hashstar, {}, "hashstar", "_HASHSTAR_COMPLETE")

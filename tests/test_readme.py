@@ -143,7 +143,8 @@ def test_a_snippet_of_a_test_passes(block: Block, tmp_path: Path) -> None:
     """The example of a user's test passes with the plugin, from the repository's folder."""
     text = block.text.replace('"examples/', f'"{ROOT}/examples/')
     (tmp_path / "test_snippet.py").write_text(text)
-    result = run(sys.executable, "-m", "pytest", "-q", "-p", "bindings.pytest_plugin", str(tmp_path), cwd=tmp_path)
+    plugins = ("-p", "bindings.pytest_plugin", "--disable-plugin-autoload")
+    result = run(sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path), cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "1 passed" in result.stdout
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bindings.archive.reading import Bad
-from bindings.archive.rocketmq.commit import CommitLog, CommitRecord
+from bindings.archive.rocketmq.commit import CommitLog, CommitRecord, list_numbered
 from bindings.archive.rocketmq.find import find_by_id, find_by_key
 from bindings.archive.rocketmq.inspection import TopicKind, inspect_store
 from bindings.archive.rocketmq.queue import LAST_ADDRESS, ConsumeQueue, Units, encode_tag
@@ -146,7 +146,7 @@ def test_the_log_cut_off_at_every_byte_of_its_last_message_loses_that_one_only(
     before = len({held["place"] for held in recording["held"] if held["place"] >= last_files}) - 1
     for cut in range(at, at + last["stored size"]):
         path.write_bytes(whole[:cut].ljust(len(whole) if cut % 2 else cut, b"\0"))
-        items = list(CommitLog(open_store(str(folder)).log.files[-2:]).records())
+        items = list(CommitLog(list_numbered(folder / "commitlog")[-2:]).records())
         assert sum(isinstance(item, CommitRecord) for item in items) == before
         bad = [item for item in items if isinstance(item, Bad)]
         assert [each.offset for each in bad] == (
