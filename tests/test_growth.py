@@ -29,10 +29,14 @@ GROWTH: Final = 2.2
 def count_lines(work: Callable[[], object]) -> int:
     lines = 0
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        """Count a line, or the end of a function: to tell these apart would take a quarter of the time."""
         nonlocal lines
-        lines += event == "line"
-        return trace
+        lines += 1
+        return count
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return count
 
     before = sys.gettrace()
     gc.disable()  # Hypothesis has a function called at each collection

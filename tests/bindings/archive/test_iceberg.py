@@ -53,9 +53,13 @@ def of_items(items: object) -> dict[str, object]:
     }
 
 
+def open_catalog(folder: Path) -> SqlCatalog:
+    return SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+
+
 def make_table(folder: Path, *, by: PartitionSpec | None = None, of: Any = None) -> Any:
     """Return a new table of a catalog in SQLite."""
-    catalog = SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
+    catalog = open_catalog(folder)
     catalog.create_namespace("n")
     return catalog.create_table("n.events", of or Schema(*FIELDS), partition_spec=by or PartitionSpec())
 
@@ -64,16 +68,33 @@ def folder_of(table: Any) -> Path:
     return Path(table.location().removeprefix("file://"))
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which is ``table``, where a table was made, and a copy of it, ``as-made``."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "table").mkdir()
+    table = make_table(folder / "table")
+    table.append(rows("a"))
+    table.overwrite(rows("b", "c"))
+    table.append(rows("d"))
+    table.delete("routing_key = 'c'")
+    table.catalog.close()
+    shutil.copytree(folder / "table", folder / "as-made")
+    return folder
+
+
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[Any]:
-    """Return a table whose row ``a`` was overwritten, and ``c`` removed."""
-    made = make_table(tmp_path)
-    made.append(rows("a"))
-    made.overwrite(rows("b", "c"))
-    made.append(rows("d"))
-    made.delete("routing_key = 'c'")
-    yield made
-    made.catalog.close()
+def table(made: Path) -> Iterator[Any]:
+    """Return a table whose row ``a`` was overwritten, and ``c`` removed.
+
+    It is made once, as that takes longer than the tests, and put back for each where it was made: its metadata have
+    the path.
+    """
+    shutil.rmtree(made / "table")
+    shutil.copytree(made / "as-made", made / "table")
+    catalog = open_catalog(made / "table")
+    yield catalog.load_table("n.events")
+    catalog.close()
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")

@@ -250,12 +250,13 @@ def test_messages_counted_beforehand_give_the_same_tally(seed: int) -> None:
     assert counter.by_key
     whole = grouped(batch)
     counter.add(whole)
-    assert exact(counter.result()) == slow_tally(topology, made)
+    expected = slow_tally(topology, made)
+    assert exact(counter.result()) == expected
     total = Tally(compute_fingerprint(topology))
-    for number in range(whole.num_rows):
-        counter.add(whole.slice(number, 1))
+    for number in range(0, whole.num_rows, 3):
+        counter.add(whole.slice(number, 3))
         total += counter.result()
-    assert total.timeline == slow_tally(topology, made).timeline
+    assert total.timeline == expected.timeline
 
 
 def coded(column: pa.Array) -> pa.Array:
