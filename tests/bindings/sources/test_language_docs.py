@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES
 from bindings.sources.language.values import TYPES
 from exchange import Router
 from exchange.values.notation import KEYWORDS, MATCH_MODES
-from tests.support.waiting import find_limit
+from tests.test_readme import run_line
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/bindings.md").read_text()
@@ -55,12 +52,7 @@ def test_an_example_is_a_good_file(path: Path) -> None:
 def test_a_command_prints_what_is_shown(block: str) -> None:
     """Each block is one command and its output."""
     command, _, output = block.removeprefix("$ ").partition("\n")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    result = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-        timeout=find_limit(), check=False,
-    )  # fmt: skip
-    assert (result.stdout, result.stderr) == (output, "")
+    assert run_line(command, ROOT)[:2] == (output, "")
 
 
 def test_every_word_of_the_language_is_documented() -> None:
