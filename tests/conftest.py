@@ -90,10 +90,10 @@ def _try_nothing(_: None) -> None:
 def pytest_collection_finish() -> None:
     """Exclude from garbage collections what was imported and collected, and collect more rarely than programs do.
 
-    All that lives as long as this process. By the thresholds of Python, collections took an eighth of its time.
+    All that lives as long as this process, but for so little that to look for it takes longer than it is worth. By the
+    thresholds of Python, collections took an eighth of its time.
     """
     _try_nothing()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 20, 50)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -115,7 +116,13 @@ def arguments(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.value)
 
 
+HINT: Final = re.compile(rf"""(['"])({"|".join(map(re.escape, KINDS))})\1|x-delayed-|\b({"|".join(PARTS)})\b""")
+"""What a module has in its text that does one of these: without it, there is no need to parse."""
+
+
 def found_in(source: str) -> set[tuple[int, str]]:
+    if not HINT.search(source):
+        return set()
     nodes = list(walk(ast.parse(source)))
     return {*comparisons(nodes), *tables(nodes), *arguments(nodes)}
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 from unittest import mock
@@ -93,17 +94,19 @@ def blocking_calls(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
             yield node.lineno, name, isinstance(around, ast.AsyncFunctionDef)
 
 
-def modules() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted((ROOT / "bridge").rglob("*.py")):
-        yield module_of(path), ast.parse(path.read_text("utf-8"))
+@cache
+def calls_of_modules() -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """Return each module of the bridge with its blocking calls, parsed once for all tests."""
+    paths = sorted((ROOT / "bridge").rglob("*.py"))
+    return [(module_of(path), [*blocking_calls(ast.parse(path.read_text("utf-8")))]) for path in paths]
 
 
 def test_each_module_with_a_call_that_may_block_is_in_the_table() -> None:
     """A new one is a question: on which thread is it made?"""
     found = {
         module
-        for module, tree in modules()
-        if any(name not in OF_TASKS | {"flush", "call", "open"} for _, name, _ in blocking_calls(tree))
+        for module, calls in calls_of_modules()
+        if any(name not in OF_TASKS | {"flush", "call", "open"} for _, name, _ in calls)
     }
     unknown = [each for each in found if not any(each == known or each.startswith(f"{known}.") for known in PLACES)]
     assert sorted(unknown) == []
@@ -114,8 +117,8 @@ def test_no_coroutine_calls_what_may_block() -> None:
     waits = BLOCKING - OF_TASKS - {"open", "call", "flush"}
     found = [
         f"{module}:{line} {name}"
-        for module, tree in modules()
-        for line, name, coroutine in blocking_calls(tree)
+        for module, calls in calls_of_modules()
+        for line, name, coroutine in calls
         if coroutine and name in waits
     ]
     assert found == []

@@ -13,6 +13,7 @@ What a test needs is a mark: `live` (a server), `spark`, `browser` and `process`
 that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks one of a kind that always runs: in
 `quick` if it needs neither server nor browser, and else with the tests of a leaf product that has not changed
 (`tests.support.leaves`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time.
+A loop of `scale` cases that is no property of Hypothesis runs in full in `all` and `night` only.
 """
 
 from __future__ import annotations

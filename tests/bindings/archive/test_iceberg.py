@@ -18,26 +18,16 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestWriterV2
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
 
 from bindings.archive.avro.container import encode_container
-from bindings.archive.formats import iceberg, lakes
+from bindings.archive.formats import lakes
 from bindings.archive.formats.detect import detect
 from bridge.cli import hashstar
 from exchange.errors import InputError
 from tests.bindings.archive.test_lakes import ORDERS, read_keys, rows
 from tests.support.tiers import examples
 
-FIELDS = (NestedField(1, "exchange", StringType()), NestedField(2, "routing_key", StringType()))
-BY_EXCHANGE = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "exchange"))
-
-
+# pyiceberg is imported where it is used: each process of tests collects this module, and it takes a second.
 NESTED = pa.table({
     "exchange": ["x"], "routing_key": ["k"], "headers": [{"a": "1"}], "key": [{"word": "k"}], "list": [[{"n": 1}]],
 })  # fmt: skip
@@ -53,15 +43,24 @@ def of_items(items: object) -> dict[str, object]:
     }
 
 
-def open_catalog(folder: Path) -> SqlCatalog:
+def open_catalog(folder: Path) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
     return SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
 
 
-def make_table(folder: Path, *, by: PartitionSpec | None = None, of: Any = None) -> Any:
+def make_table(folder: Path, *, is_partitioned: bool = False, of: Any = None) -> Any:
     """Return a new table of a catalog in SQLite."""
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import NestedField, StringType
+
+    by = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "exchange")) if is_partitioned else PartitionSpec()
+    fields = NestedField(1, "exchange", StringType()), NestedField(2, "routing_key", StringType())
     catalog = open_catalog(folder)
     catalog.create_namespace("n")
-    return catalog.create_table("n.events", of or Schema(*FIELDS), partition_spec=by or PartitionSpec())
+    return catalog.create_table("n.events", of or Schema(*fields), partition_spec=by)
 
 
 def folder_of(table: Any) -> Path:
@@ -102,8 +101,10 @@ def table(made: Path) -> Iterator[Any]:
 @given(seed=st.integers(0, 2**32))
 def test_the_records_of_a_table_are_its_rows(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Whatever was appended, overwritten, deleted or added as a column, partitioned or not, in a copy, too."""
+    from pyiceberg.types import LongType
+
     chance, folder = Random(seed), tmp_path_factory.mktemp("iceberg")
-    table = make_table(folder, by=BY_EXCHANGE if chance.random() < 0.5 else None)
+    table = make_table(folder, is_partitioned=chance.random() < 0.5)
     table.append(rows("first"))
     for number in range(chance.randrange(1, 5)):
         more = rows(f"k{number}", f"l{number}", exchange=chance.choice(["x", "or ders", "ä/b", "c%d", "a=b"]))
@@ -151,6 +152,8 @@ def test_a_column_that_was_renamed_is_refused_until_its_files_are_rewritten(tabl
 
 
 def test_a_column_that_was_removed_and_added_is_refused(table: Any) -> None:
+    from pyiceberg.types import StringType
+
     with table.update_schema(allow_incompatible_changes=True) as change:
         change.delete_column("routing_key")
     with table.update_schema() as change:
@@ -172,6 +175,8 @@ def test_an_inner_column_that_was_renamed_is_refused(tmp_path: Path, old: str, n
 
 def test_names_of_files_that_are_older_than_the_table_are_compared(tmp_path: Path) -> None:
     """They have no numbers of columns: the table has names for these."""
+    from pyiceberg.types import LongType
+
     table = make_table(tmp_path)
     file = folder_of(table) / "data" / "old.parquet"
     file.parent.mkdir(parents=True)
@@ -200,13 +205,16 @@ def test_names_are_compared_where_older_schemas_were_removed(table: Any) -> None
         detect(str(folder_of(table)))
 
 
-@pytest.mark.parametrize("kind", [DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES])
-def test_files_of_deletes_are_refused(table: Any, monkeypatch: pytest.MonkeyPatch, kind: DataFileContent) -> None:
+@pytest.mark.parametrize("kind", ["POSITION_DELETES", "EQUALITY_DELETES"])
+def test_files_of_deletes_are_refused(table: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The library writes none: its writer of manifests is told that it does."""
+    from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestWriterV2
+    from pyiceberg.typedef import Record
+
     monkeypatch.setattr(ManifestWriterV2, "content", lambda _: ManifestContent.DELETES)
     file = DataFile.from_args(
-        content=kind, file_path=f"{table.location()}/data/d.parquet", file_format="PARQUET", partition=Record(),
-        record_count=1, file_size_in_bytes=1, equality_ids=[1],
+        content=DataFileContent[kind], file_path=f"{table.location()}/data/d.parquet", file_format="PARQUET",
+        partition=Record(), record_count=1, file_size_in_bytes=1, equality_ids=[1],
     )  # fmt: skip
     file.spec_id = 0
     with table.transaction() as change, change.update_snapshot().fast_append() as added:
@@ -225,7 +233,7 @@ def test_gzipped_metadata_is_the_newest(table: Any, name: str) -> None:
 
 
 def test_metadata_beyond_the_limit_is_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iceberg, "DOCUMENT_BYTES", 100)
+    monkeypatch.setattr("bindings.archive.formats.iceberg.DOCUMENT_BYTES", 100)
     with pytest.raises(InputError, match=r"metadata\.json: too large: metadata of Iceberg has"):
         detect(str(folder_of(table)))
 
@@ -259,8 +267,8 @@ HOSTILE: list[tuple[bytes, str]] = [
 
 def test_hostile_manifests_are_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever they unpack to, and however many rows and items they pretend to have."""
-    monkeypatch.setattr(iceberg, "DOCUMENT_BYTES", 1 << 20)
-    monkeypatch.setattr(iceberg, "MAX_ROWS", 100)
+    monkeypatch.setattr("bindings.archive.formats.iceberg.DOCUMENT_BYTES", 1 << 20)
+    monkeypatch.setattr("bindings.archive.formats.iceberg.MAX_ROWS", 100)
     for manifest, error in HOSTILE:
         for path in (folder_of(table) / "metadata").glob("*-m0.avro"):
             path.write_bytes(manifest)

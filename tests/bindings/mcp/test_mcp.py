@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.mcp.server import build_server
 from bindings.mcp.tools import MAX_LISTED_ENTRIES, Tools, shorten
 from exchange import InputError
 from tests.support.pages import ROOT
@@ -89,6 +88,8 @@ class Lines(io.BytesIO):
 
 def answer_lines(tools: Tools, lines: list[str], answers: int) -> list[dict[str, Any]]:
     """Return what a server in this process answers to lines on standard input, up to a number of answers."""
+    from bindings.mcp.server import build_server  # not in each process of tests: it takes a second
+
     printed = io.BytesIO()
     given = Lines([*map(json.dumps, OPENING), *lines], printed, 1 + answers)
     with pytest.MonkeyPatch.context() as patch:
