@@ -45,6 +45,11 @@ LOSSES: Final[list[Mutant]] = [
         ("unread deliveries have no room", " + len(self.unread)", ""),
     ),
     *mutants_of(
+        "bridge/endpoints/kafka/producer/target.py",
+        "bridge/endpoints/kafka/test_kafka_batches.py",
+        ("the limit of a topic stays as it was", "MSG_SIZE_TOO_LARGE and asked >= ASK_EVERY", "_FATAL"),
+    ),
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/remade_topics.py",
         "bridge/endpoints/kafka/test_kafka_remade_topics.py",
         ("a record of a later epoch proves an offset", " and lane.epochs[0][1] == epoch:", ":"),

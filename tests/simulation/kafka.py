@@ -74,6 +74,7 @@ class ModelProducer:
         self._broker = broker
         self._random = random
         self._most = settings.get("batch.num.messages", 6)
+        self._largest = settings.get("message.max.bytes", 1_000_000)
         self._sent: dict[int, int] = {}
         self._queue: list[Record] = []
         self._answers: deque[tuple[list[Record], int | None]] = deque()
@@ -85,6 +86,8 @@ class ModelProducer:
             raise KafkaException(KafkaError(KafkaError._FATAL))
         if len(self._queue) > 30:
             raise BufferError
+        if len(value) > self._largest:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         self._queue.append(Record(place, value, report, headers))
 
     def purge(self, *, in_queue: bool, in_flight: bool, blocking: bool) -> None:

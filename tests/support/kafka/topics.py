@@ -14,6 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -48,6 +51,13 @@ class Topics:
         while topic not in self.admin.list_topics(timeout=SECONDS).topics:
             assert time.monotonic() < deadline
         return topic
+
+    def configure(self, topic: str, setting: str, value: object) -> None:
+        """Change a setting of a topic, while it is used."""
+        entry = ConfigEntry(setting, str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        for changed in self.admin.incremental_alter_configs([resource]).values():
+            changed.result(find_limit())
 
     def put(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], **settings: Any) -> None:
         """Write keys and values, each to the partition that the Java client chooses for the key."""

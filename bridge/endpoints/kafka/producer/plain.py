@@ -103,7 +103,8 @@ class Producing(Connection):
                 self.trouble = error
                 return
             except KafkaException as error:
-                if error.args[0].code() == KafkaError._FATAL:  # polling raises why
+                # Of a fatal error polling raises why.
+                if error.args[0].code() == KafkaError._FATAL or self.is_outgrown(error.args[0]):
                     self._stopping = True
                     return
                 self._note_failure(outgoing, error.args[0])
@@ -182,11 +183,19 @@ class Producing(Connection):
             return
         returned, self._returned = self._returned, []
         self.waiting.extendleft(sorted(returned, key=by_number, reverse=True))
-        if not batching.alone:
-            batching.part(now)
-        changes = batching.join() if batching.may_join(now) else ALONE
-        self._renewing = asyncio.create_task(self.renew(changes))
+        if self.outgrown and (batching.alone or not batching.suspects):
+            self._renewing = asyncio.create_task(self._take_limits(ALONE if batching.alone else {}))
+        else:
+            if not batching.alone:
+                batching.part(now)
+            changes = batching.join() if batching.may_join(now) else ALONE
+            self._renewing = asyncio.create_task(self.renew(changes))
         self._renewing.add_done_callback(self._on_renewed)
+
+    async def _take_limits(self, changes: Mapping[str, Any]) -> None:
+        """Go on with the limits of now."""
+        if await self.ask_limits():
+            await self.renew(changes)
 
     def _on_renewed(self, task: asyncio.Task[None]) -> None:
         self._renewing = None
@@ -196,7 +205,7 @@ class Producing(Connection):
         if isinstance(problem, KafkaException):  # as when a file of a certificate is gone
             self.trouble = to_disconnected(problem.args[0])
         elif problem is not None:
-            self.trouble = Disconnected(repr(problem))
+            self.trouble = problem if isinstance(problem, Disconnected) else Disconnected(repr(problem))
         else:
             self._stopping = False
             self._opened.clear()

@@ -4,7 +4,8 @@ librdkafka reconnects and writes each message once by itself, so a target is los
 permission, a topic that is gone or has other partitions than the topology has, a producer that is fenced.
 
 No batch is larger than the smallest limit of the topics, as far as it is known. `batches` finds out which messages of a
-refused batch are at fault.
+refused batch are at fault. librdkafka refuses what is larger than the largest limit, by itself; as that limit may have
+been raised since, it is asked for anew before such a message is judged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
@@ -43,6 +44,9 @@ from exchange.values.message import Message
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 
+ASK_EVERY: Final = 10.0
+"""Seconds after which limits of topics are asked for again when a message is larger."""
+
 DEFAULTS: Final[Mapping[str, Any]] = {
     "linger.ms": 5, "message.timeout.ms": 0, **CONNECTING, "log_level": LOG_LEVEL,
     "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
@@ -65,6 +69,8 @@ class Connection(ABC):
     """Set by the target: the producer needs `on_statistics` when it is made."""
     renew: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
     """Makes another producer with these settings changed, and ends the former; set by the target."""
+    ask_limits: Callable[[], Coroutine[Any, Any, bool]]
+    """Asks for the limits of the topics, and returns whether the next producer has others; set by the target."""
 
     def __init__(self, receiver: Receiver, writer: RecordWriter, reasons: Reasons) -> None:
         self.receiver = receiver
@@ -79,6 +85,17 @@ class Connection(ABC):
         self.moved = asyncio.get_running_loop().time()
         """Time of the latest progress, or when the first message came, by the loop's clock."""
         self.closed = False
+        self.outgrown = False
+        """Whether limits are to be asked for before the next message is written."""
+        self.limits_asked_at = self.moved
+
+    def is_outgrown(self, error: KafkaError) -> bool:
+        """Return whether a message that the producer has refused may be within the limit of now, which is to be asked
+        for then.
+        """
+        asked = asyncio.get_running_loop().time() - self.limits_asked_at
+        self.outgrown = error.code() == KafkaError.MSG_SIZE_TOO_LARGE and asked >= ASK_EVERY
+        return self.outgrown
 
     @property
     @abstractmethod
@@ -198,10 +215,11 @@ class TopicTarget(Target, Generic[C]):
         given = await calls.call(lambda: self.settings)
         reasons = Reasons(given)
         try:
-            wanted = dict(self._partitioned.values())
-            topics = await calls.call(
-                lambda: fetch_topics(given, self._topics, reasons, with_racks=self._with_racks, wanted=wanted)
-            )
+            fetch = partial(
+                fetch_topics, given, self._topics, reasons, with_racks=self._with_racks,
+                wanted=dict(self._partitioned.values()),
+            )  # fmt: skip
+            topics = await calls.call(fetch)
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
             connection = self._connect(receiver, RecordWriter(self._destinations, topics, self._turns), reasons)
@@ -218,7 +236,16 @@ class TopicTarget(Target, Generic[C]):
                 former, connection.producer = connection.producer, other
                 calls.call(partial(self._end, former))
 
-            connection.renew = renew
+            async def ask_limits() -> bool:
+                current = self.producer_settings(given, _limits_of((await calls.call(fetch)).values()))
+                connection.limits_asked_at, connection.outgrown = asyncio.get_running_loop().time(), False
+                if current == settings:
+                    return False
+                settings.update(current)
+                connection.batching.batch_bytes = int(settings.get("batch.size", BATCH_BYTES))
+                return True
+
+            connection.renew, connection.ask_limits = renew, ask_limits
             self._connection = connection
             await self._begin(connection, calls)
         except KafkaException as error:
@@ -269,7 +296,7 @@ class TopicTarget(Target, Generic[C]):
             connection.waiting.clear()
             ending = calls.call(partial(self._end, connection.producer))
             # Both have a callback of the connection: none of them would be freed.
-            del connection.producer, connection.renew
+            del connection.producer, connection.renew, connection.ask_limits
             await asyncio.wait([ending], timeout=CLOSING)
         calls.end()
 

@@ -121,6 +121,8 @@ class Transacting(Connection):
                 if error.args[0].code() == KafkaError._STATE:
                     self.broken = True
                     break
+                if self.is_outgrown(error.args[0]):
+                    break
                 if error.args[0].code() not in REFUSALS or error.args[0].fatal():
                     raise
                 failed.append((outgoing, to_failure(error.args[0])))

@@ -157,6 +157,8 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 connection.poll_errors()
                 if connection.batching.may_join(asyncio.get_running_loop().time()):
                     await self._renew(connection, calls, connection.batching.join())
+                if connection.outgrown and await connection.ask_limits():
+                    await self._renew(connection, calls, ONE_BY_ONE if connection.batching.alone else {})
                 if connection.waiting or connection.offsets():
                     await self._transact(connection, calls)
         except Exception as problem:  # noqa: BLE001  this task is not awaited: any error is reported to the pump

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from random import Random
@@ -17,6 +18,7 @@ from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer.batches import Batching
 from bridge.endpoints.kafka.producer.plain import BATCHES, Producing
+from bridge.endpoints.kafka.producer.target import ASK_EVERY
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from exchange import Message
@@ -45,14 +47,24 @@ class Broker(ModelBroker):
 class Scene:
     """A connection to the model of a broker."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, known: int = 1_000_000) -> None:
         self.broker, self.reports, self.made = Broker(), Reports(), 0
+        self.known = known
+        """Limit of the topic when it was asked for, long ago."""
         self.state = Producing(
             self.reports, RecordWriter({"q": TopicDestination("t")}, {"t": KafkaTopic(2, None)}), Reasons()
         )
         self.random = random
         self.make(BATCHES)
-        self.state.renew = self.renew
+        self.state.renew, self.state.ask_limits = self.renew, self.ask_limits
+        self.state.limits_asked_at -= ASK_EVERY
+
+    async def ask_limits(self) -> bool:
+        """Learn the limit of now."""
+        await pass_time(self.random.choice((0, 0.001, 0.05)))
+        before, self.known = self.known, LIMIT
+        self.state.limits_asked_at, self.state.outgrown = asyncio.get_running_loop().time(), False
+        return before != LIMIT
 
     async def renew(self, changes: Mapping[str, Any]) -> None:
         """Make another producer after a while, as on a thread."""
@@ -60,7 +72,7 @@ class Scene:
         self.make(changes)
 
     def make(self, changes: Mapping[str, Any]) -> None:
-        made: Any = ModelProducer(self.broker, self.random, {**BATCHES, **changes})
+        made: Any = ModelProducer(self.broker, self.random, {**BATCHES, "message.max.bytes": self.known, **changes})
         self.state.producer = made
         self.made += 1
 
@@ -83,12 +95,14 @@ BODIES = st.lists(
 
 
 @examples(200)
-@given(bodies=BODIES, seed=st.integers(0, 1 << 20))
+@given(bodies=BODIES, seed=st.integers(0, 1 << 20), known=st.sampled_from([LIMIT // 3, LIMIT, 10 * LIMIT]))
 def test_exactly_the_guilty_are_refused_and_each_partition_has_all_others_once_and_in_order(
-    bodies: list[bytes], seed: int
+    bodies: list[bytes], seed: int, known: int
 ) -> None:
+    """Also where the limit is another one than when it was asked for."""
+
     async def check() -> None:
-        scene = Scene(Random(seed))
+        scene = Scene(Random(seed), known)
         await scene.write(bodies)
         guilty = [n for n, body in enumerate(bodies) if body == GUILTY or len(b"%d:" % n) + len(body) > LIMIT]
         assert sorted(outgoing.number - 1 for outgoing, _ in scene.reports.failures) == guilty

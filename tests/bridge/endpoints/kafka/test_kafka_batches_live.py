@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 
 from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.config import KafkaTarget
@@ -25,7 +20,6 @@ from exchange.partition.partitioning.specification import parse_key_source
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
-from tests.support.waiting import find_limit
 from tests.support.watchdog import LONGEST, watched
 
 pytestmark = pytest.mark.live
@@ -88,12 +82,7 @@ async def test_a_limit_that_was_lowered_since_makes_dead_letters_of_larger_messa
     topic = topics.make(2)
     target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
     await target.open(reports)
-    entry = ConfigEntry("max.message.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
-    changed = topics.admin.incremental_alter_configs(
-        [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])]
-    )
-    for future in changed.values():
-        future.result(find_limit())
+    topics.configure(topic, "max.message.bytes", 5_000)
     bodies = [(b"%d" % n).ljust(6_000 if n in GUILTY else 300) for n in range(COUNT)]
     await write(target, reports, [Message("", f"k{n % 10}", body=bodies[n]) for n in range(COUNT)])
     assert {failure.reason.partition(":")[0] for _, failure in reports.failures} == {"MSG_SIZE_TOO_LARGE"}

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing
 from bridge.endpoints.kafka.config import KafkaTarget
+from bridge.endpoints.kafka.producer.target import ASK_EVERY
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import IDENTITY, Record, to_amqp
 from exchange import Message
@@ -146,6 +147,24 @@ async def test_a_message_that_is_too_large_is_refused_for_good_and_small_ones_be
     assert {o.number for o, _ in reports.failures} == {outgoing[10].number, outgoing[20].number}
     assert all(failure.final and "MSG_SIZE_TOO_LARGE" in failure.reason for _, failure in reports.failures)
     assert [len(message.value()) for message in topics.read(topic, 28)] == [1_000] * 28
+
+
+@on_a_loop
+async def test_a_limit_that_was_raised_since_the_opening_is_known_before_a_message_is_judged(topics: Topics) -> None:
+    topic = topics.make(1)
+    target, reports = KafkaTarget("written", topics.settings, {"queue": TopicDestination(topic)}), Reports()
+    await target.open(reports)
+    topics.configure(topic, "max.message.bytes", 5_000_000)
+    connection = target._connection
+    assert connection is not None
+    connection.limits_asked_at -= ASK_EVERY
+    sizes = [1_000, 2_000_000, 1_000, 2_000_000, 6_000_000, 1_000]
+    outgoing = send_to(target, reports, [Message("", "k", body=bytes(size)) for size in sizes], "queue")
+    await reports.answers(len(sizes))
+    await target.close()
+    assert [o.number for o, _ in reports.failures] == [outgoing[4].number]
+    read = topics.read(topic, 5, **{"fetch.message.max.bytes": 6_000_000})
+    assert [len(message.value()) for message in read] == [1_000, 2_000_000, 1_000, 2_000_000, 1_000]
 
 
 @on_a_loop

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +20,7 @@ from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.consumer.assignment import METADATA, PartitionAssignment, PartitionLane, is_current
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
+from bridge.endpoints.kafka.producer.target import ASK_EVERY
 from bridge.endpoints.kafka.producer.transaction import Incomplete, Transacting
 from bridge.endpoints.kafka.producer.transactional import STALLED, TransactionalTarget, _call_within
 from bridge.endpoints.kafka.producer.writer import RecordWriter
@@ -190,6 +191,27 @@ async def test_messages_that_were_refused_in_a_batch_are_not_refused_and_go_alon
         batching.clear(outgoing)
     assert batching.may_join(1e9)
     assert not batching.may_join(asyncio.get_running_loop().time())
+
+
+@on_a_loop
+async def test_a_message_over_a_limit_that_was_asked_for_long_ago_waits_until_it_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+
+    scene = Scene()
+    monkeypatch.setattr(scene.producer, "produce", refuse)
+    copies = scene.copies(1)
+    scene.state.waiting += copies
+    scene.state.limits_asked_at -= ASK_EVERY
+    scene.state.take()
+    assert scene.state.outgrown
+    assert [*scene.state.waiting] == copies
+    scene.state.limits_asked_at += ASK_EVERY
+    scene.state.take()
+    assert not scene.state.waiting
+    assert scene.answers.bad == [outgoing.number for outgoing in copies]
 
 
 @on_a_loop
