@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats import parquet
-from bindings.archive.formats.parquet import Parquet, ParquetWriter
+from bindings.archive.formats.parquet import OPEN_DAYS, Parquet, ParquetWriter
 from bindings.archive.reading import Bad, Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
 from exchange.values.field_values import Typed
@@ -62,12 +62,13 @@ def test_days_have_folders_and_files_a_size(tmp_path: Path) -> None:
 
 
 def test_more_days_than_files_are_open_are_written_all_the_same(tmp_path: Path) -> None:
-    records = [record(n, n % 30) for n in range(300)]
+    days = OPEN_DAYS + 4
+    records = [record(n, n % days) for n in range(10 * days)]
     with ParquetWriter(tmp_path, Bias.UNKNOWN) as writer:
-        for start in range(0, 300, 50):
-            writer.write(build_batch(records[start : start + 50]))
+        for start in range(0, len(records), 3 * days):
+            writer.write(build_batch(records[start : start + 3 * days]))
     found = [r for path in files(tmp_path) for r in read(Parquet(), path).records]
-    assert sorted(r.offset for r in found) == list(range(300))
+    assert sorted(r.offset for r in found) == list(range(len(records)))
 
 
 def test_an_interrupted_writer_leaves_no_half_file(tmp_path: Path) -> None:
