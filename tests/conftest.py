@@ -52,7 +52,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark(items)
     items[:], left = tiers.select(items, config.getoption("tier"), tiers.parse_leaves(config.getoption("leaves")))
-    tiers.order(items)
+    tiers.order(items, is_shared=hasattr(config, "workerinput"))
     if left:
         config.hook.pytest_deselected(items=left)
 
@@ -108,6 +108,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each test module to one process, and all tests that share Spark, or servers, to the same one."""
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False  # it would go by the number of tests alone
 
     class ByShared(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.inner_runs import run_each
 from tests.support.tiers import order
 
@@ -58,14 +60,31 @@ def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
         assert printed[tier].count("an example") == examples
 
 
-def test_modules_with_servers_of_rocketmq_are_whole_and_last() -> None:
-    class Item:
-        def __init__(self, nodeid: str, *fixturenames: str) -> None:
-            self.nodeid, self.fixturenames = nodeid, fixturenames
+class Item:
+    """A test as it was collected."""
 
+    def __init__(self, nodeid: str, *fixturenames: str) -> None:
+        self.nodeid, self.fixturenames = nodeid, fixturenames
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return pytest.mark.xdist_group("spark").mark if "spark" in self.fixturenames else None
+
+
+def test_modules_with_servers_of_rocketmq_are_whole_and_last() -> None:
     items = [
         Item("a.py::one"), Item("a.py::two", "rocketmq_set"), Item("b.py::one"), Item("c.py::one", "rocketmq_set"),
         Item("d.py::one", "rabbitmq_set"),
     ]  # fmt: skip
     order(items)  # type: ignore[arg-type]
     assert [item.nodeid for item in items] == ["b.py::one", "d.py::one", "a.py::one", "a.py::two", "c.py::one"]
+
+
+def test_processes_begin_with_spark_and_large_modules() -> None:
+    items = [
+        Item("a.py::one", "rocketmq_set"), Item("b.py::one"), Item("c.py::one"), Item("c.py::two", "spark"),
+        Item("d.py::one"), Item("d.py::two"), Item("d.py::three"), Item("c.py::three"),
+    ]  # fmt: skip
+    order(items, is_shared=True)  # type: ignore[arg-type]
+    assert [item.nodeid for item in items] == [
+        "c.py::two", "d.py::one", "d.py::two", "d.py::three", "c.py::one", "c.py::three", "b.py::one", "a.py::one",
+    ]  # fmt: skip

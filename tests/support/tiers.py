@@ -19,6 +19,7 @@ A loop of `scale` cases that is no property of Hypothesis runs in full in `all` 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -107,10 +108,26 @@ def mark(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 
-def order(items: list[pytest.Item]) -> None:
-    """Put the modules with RocketMQ's servers last: these take a tenth of a processor as long as they run."""
+def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
+    """Put the modules with RocketMQ's servers last: these take a tenth of a processor as long as they run.
+
+    Of a run that processes share, the longest come first, so that at its end none waits for another: what needs Spark,
+    whose start takes as long as hundreds of tests, then what one process is given at once, by the number of tests.
+    """
     modules = {_module_of(item) for item in items if "rocketmq_set" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: _module_of(item) in modules)
+    if is_shared:
+        shares = {item: _share_of(item) for item in items}
+        counts = Counter(shares.values())
+        items.sort(key=lambda item: (
+            _module_of(item) in modules, shares[item] != "spark", -counts[shares[item]], shares[item],
+        ))  # fmt: skip
+
+
+def _share_of(item: pytest.Item) -> str:
+    """Return what one process is given at once: the group of a mark, or the module."""
+    group = item.get_closest_marker("xdist_group")
+    return _module_of(item) if group is None else str(group.args[0])
 
 
 def _module_of(item: pytest.Item) -> str:
