@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from tests.chaos.brokers import GRACE, Broker, CommandFailed
+from tests.support.kafka.broker import image_for_transactions
 from tests.support.servers import SERVERS, connect_docker
 from tests.support.starting import Unavailable, wait_for_service
 from tests.support.unique import free_ports
@@ -204,9 +205,19 @@ class KafkaCluster(Cluster):
             "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
             "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": str(NODES), "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "3",
             "KAFKA_DEFAULT_REPLICATION_FACTOR": str(NODES), "KAFKA_MIN_INSYNC_REPLICAS": "2",
+            "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": str(NODES),
+            "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "2", "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
             "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000", "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "KAFKA_INITIAL_BROKER_REGISTRATION_TIMEOUT_MS": "600000",  # on a busy machine its quorum takes long to form
         }  # fmt: skip
 
     @property
     def url(self) -> str:
         return self.address("")
+
+
+class TransactionsCluster(KafkaCluster):
+    """Three nodes of a release of Kafka that ends its transactions even if a partition has no leader."""
+
+    def chosen_image(self) -> str:
+        return image_for_transactions()

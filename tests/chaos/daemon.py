@@ -116,6 +116,11 @@ class Daemon:
         assert self._process is not None
         self._process.send_signal(signal.SIGUSR2)
 
+    def reload(self) -> None:
+        """Let it read its configuration again, with SIGHUP."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     @property
     def code(self) -> int | None:
         """The exit code if the process has ended; None while it runs."""

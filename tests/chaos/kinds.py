@@ -7,18 +7,19 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.chaos.brokers import Broker, KafkaBroker, RabbitmqBroker, RocketmqBroker, SmallDiskBroker, TransactionsBroker
-from tests.chaos.clusters import KafkaCluster, RabbitmqCluster
+from tests.chaos.clusters import KafkaCluster, RabbitmqCluster, TransactionsCluster
 from tests.support.servers import SERVERS
 from tests.support.starting import Unavailable
 
 KINDS: Final[Mapping[str, type[Broker]]] = {
     "rabbitmq": RabbitmqBroker, "kafka": KafkaBroker, "kafka for transactions": TransactionsBroker,
     "kafka on a small disk": SmallDiskBroker, "rocketmq": RocketmqBroker, "rabbitmq cluster": RabbitmqCluster,
-    "kafka cluster": KafkaCluster,
+    "kafka cluster": KafkaCluster, "kafka cluster for transactions": TransactionsCluster,
 }  # fmt: skip
 
 
-CHOOSE: Final = ("kafka for transactions",)
+CHOOSE: Final = ("kafka for transactions", "kafka cluster for transactions")
+"""Kinds whose brokers choose their own image, unless one is given for that kind."""
 
 
 class Brokers:
@@ -41,7 +42,6 @@ class Brokers:
     def __getitem__(self, kind: str) -> Broker:
         """Return the broker of a kind, started if need be. Raises Unavailable."""
         if kind not in self._started:
-            # The broker for transactions chooses its own image, unless one is given for that kind.
             image = self._images.get(kind) or ("" if kind in CHOOSE else self._images.get(KINDS[kind].kind.name, ""))
             self._started[kind] = KINDS[kind](image)
         return self._started[kind]

@@ -91,7 +91,7 @@ class Writable(Place):
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        """Yield keys and bodies in the order of arrival; queues and Kafka's topics yield each only once."""
+        """Yield keys and bodies in the order of arrival; queues and topics yield each only once."""
 
 
 class Queue(Readable, Writable):
@@ -127,9 +127,7 @@ class Queue(Readable, Writable):
         self.make()
 
     def make(self, kind: str = "", limits: Mapping[str, Any] | None = None) -> None:
-        """Declare the queue, of another type or with other limits if given, and the exchange by which messages keep
-        their key.
-        """
+        """Declare the queue, of another type or with other limits if given, and the exchange that keeps keys."""
         others = self._arguments if limits is None else {SINGLE: True, **limits}
         self._arguments = {**others, "x-queue-type": kind or self._arguments["x-queue-type"]}
         given = {name: value for name, value in self._arguments.items() if not self.is_stream or name != SINGLE}
@@ -256,13 +254,13 @@ class Topic(Readable, Writable):
         brokers: Brokers,
         side: str,
         folder: Path,
-        kind: str = "kafka",
+        kind: str = "",
         partitions: int = PARTITIONS,
         config: Mapping[str, str] | None = None,
         replicas: int | None = None,
     ) -> None:
         super().__init__(brokers, side, folder)
-        self.broker = brokers["kafka for transactions" if transactional else kind]
+        self.broker = brokers[kind or ("kafka for transactions" if transactional else "kafka")]
         self._replicas = self.broker.size if replicas is None else replicas
         self._transactional = transactional
         self.own_id = transactional
@@ -367,6 +365,7 @@ class RocketmqTopic(Readable, Writable):
         """Port at which the bridge finds the name server."""
         self._topics = RocketmqTopics(self.broker.url)
         self._topics.make(PARTITIONS, self.name)
+        self._taken: set[str] = set()  # ids of what `arrivals` has yielded
 
     def table(self) -> str:
         url = f'url = "rocketmq://127.0.0.1:{self.port}"\n{self.more}'
@@ -393,8 +392,10 @@ class RocketmqTopic(Readable, Writable):
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
         for message in self._topics.read(self.name, 0, READING):
-            home = convert_from_rocketmq(message)
-            yield home.routing_key, home.body
+            if message.offset_id not in self._taken:
+                self._taken.add(message.offset_id)
+                home = convert_from_rocketmq(message)
+                yield home.routing_key, home.body
 
     def close(self) -> None:
         self._topics.close()

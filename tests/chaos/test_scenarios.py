@@ -23,8 +23,9 @@ ROWS = {
     "exactly-once", "consumer-timeout", "check-loop", "crash-loop", "rotate-secret", "long-key", "zombie",
     "window-bytes", "dead-letter-limit", "remake-queue", "oom-loop", "refused-batch", "open-transaction", "unrouted",
     "stuck-log", "copied-id",  "rotate-certificates", "cluster", "wiped-kafka",
-    "unplug", "removing-source", "delete-group", "maintenance", "hanging-names",
+    "unplug", "unclean-election", "removing-source", "delete-group", "maintenance", "hanging-names",
     "connections", "foreign-reader", "delete-records", "moved-archive",
+    "standby", "retention", "raised-limit",
 }  # fmt: skip
 
 

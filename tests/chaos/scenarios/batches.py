@@ -56,6 +56,28 @@ def _lower_in_flow(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
+def _lower_at_rabbitmq(trial: Trial) -> Sequence[Writable]:
+    """Lower the limit of RabbitMQ, which closes a channel for a message that is larger, with all that is under way."""
+    control = trial.brokers.rabbitmq().control
+
+    def set_largest(size: int) -> None:
+        control("eval", f"persistent_term:put(max_message_size, {size}).")
+        control("close_all_connections", "a new limit")  # channels keep the one that they began with
+
+    source = trial.use(Topic(False, trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
+    trial.bridge(source, target)
+    trial.wait_until_ready()
+    trial.at_end(set_largest, USUAL)
+    set_largest(LEAST)
+    source.put(_mix(trial, LARGE))
+    trial.bound = None
+    trial.faults = WRONG  # each closes the channel of its target
+    trial.wait_for_written(MESSAGES)
+    trial.drain(source, 300)
+    return [target]
+
+
 def _compacted(trial: Trial) -> Sequence[Writable]:
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Topic(False, trial.brokers, "target", trial.folder, config=COMPACTED))
@@ -104,6 +126,7 @@ def _scenario(variant: str, kinds: Sequence[str], act: object, *, short: bool = 
 BOTH: Final = ("rabbitmq", "kafka")
 SCENARIOS: Final = [
     _scenario("max.message.bytes lowered below some", BOTH, _lower_in_flow, short=True),
+    _scenario("RabbitMQ's max_message_size lowered below some", BOTH, _lower_at_rabbitmq),
     _scenario("some without a key, into a compacted topic", BOTH, _compacted),
     _scenario("the same exactly once", [TRANSACTIONS], _compacted_once),
     _scenario("maxMessageSize of 64 kB, messages of 5 kB", ["rabbitmq", "rocketmq"], _small_batches),

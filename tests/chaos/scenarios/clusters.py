@@ -1,5 +1,5 @@
 """What happens to nodes of clusters of three: leaders are killed, frozen or cut off, two of three are killed, so that
-nothing can be written or read, all are restarted one after the other; a leader is elected that has not all records.
+nothing can be written or read, all are restarted one after the other.
 
 Queues have no delivery limit, as order holds only then (the guide says why); topics need two replicas for each write.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.chaos.brokers import CommandFailed
 from tests.chaos.clusters import NODES, KafkaCluster, RabbitmqCluster
-from tests.chaos.places import Folder, Queue, Topic, Writable
+from tests.chaos.places import Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
@@ -130,47 +130,6 @@ def _kill_two(from_queue: bool, trial: Trial) -> Sequence[Writable]:
     return [flow.target]
 
 
-UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-ALONE: Final = 1_000
-"""Number of records that the leader has alone, and loses."""
-
-
-def _elect_uncleanly(is_away: bool, trial: Trial) -> Sequence[Writable]:
-    """Have a leader be elected without the records that the bridge read last; others come to their offsets."""
-    kafka = trial.brokers[KAFKA]
-    assert isinstance(kafka, KafkaCluster)
-    topic = trial.use(Topic(False, trial.brokers, "source", trial.folder, KAFKA, 1, UNCLEAN, 2))
-    target = trial.use(Folder(trial.brokers, "target", trial.folder))
-
-    def partition() -> Any:
-        return topic.topics.admin.list_topics(topic.name, timeout=find_limit()).topics[topic.name].partitions[0]
-
-    leader = partition().leader
-    follower = next(each for each in partition().replicas if each != leader)
-    trial.at_end(kafka.start_nodes)
-    trial.put(topic, ALONE)
-    daemon = trial.bridge(topic, target)
-    trial.drain(topic)
-    kafka.kill_node(follower - 1)
-    trial.wait_until(lambda: partition().isrs == [leader], "the follower is not in sync")
-    trial.put(topic, ALONE)
-    trial.drain(topic)
-    if is_away:
-        trial.kill(daemon)
-    kafka.kill_node(leader - 1)
-    kafka.start_node(follower - 1)
-    trial.wait_until(lambda: partition().leader == follower, "the follower leads")
-    topic.skip(-ALONE)
-    trial.put(topic, 2 * ALONE)
-    if is_away:
-        trial.start(daemon)
-    trial.faults += 3
-    trial.drain(topic, 300)
-    shown = any("its log has lost its end" in str(event) for event in daemon.events())
-    trial.require(shown, "no line of the bridge's log says that the topic has lost its end")
-    return [target]
-
-
 def _scenarios(name: str, act: Callable[[bool, Trial], Sequence[Writable]]) -> list[Scenario]:
     rows = (("RabbitMQ -> Kafka", True), ("Kafka -> RabbitMQ", False))
     return [Scenario("cluster", f"{name}, {way}", [RABBITMQ, KAFKA], partial(act, first)) for way, first in rows]
@@ -182,6 +141,4 @@ SCENARIOS: Final = [
     *_scenarios("leader of the queue cut off from the others", _isolate_leader),
     *_scenarios("all nodes restarted one by one", _restart_each),
     *_scenarios("two of three killed", _kill_two),
-    Scenario("cluster", "unclean election", [KAFKA], partial(_elect_uncleanly, False)),
-    Scenario("cluster", "unclean election while the bridge is away", [KAFKA], partial(_elect_uncleanly, True)),
 ]

@@ -20,6 +20,7 @@ LIFE: Final = 1.2
 """Seconds from the first written message to the kill; in CI it comes at once."""
 DEFAULT: Final = 20
 LOW: Final = 3
+LEAST: Final = 1
 
 
 def _kill_again_and_again(
@@ -57,5 +58,6 @@ def _scenario(variant: str, limit: int, arguments: dict[str, int], policy: dict[
 SCENARIOS: Final = [
     _scenario("default limit", DEFAULT, {}, {}),
     _scenario("x-delivery-limit = 3", LOW, {"x-delivery-limit": LOW}, {}),
+    _scenario("x-delivery-limit = 1", LEAST, {"x-delivery-limit": LEAST}, {}),
     _scenario("a policy with delivery-limit 3", LOW, {}, {"delivery-limit": LOW}),
 ]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
-
+from bridge.endpoints.kafka.producer.target import ASK_EVERY
 from tests.chaos.accounting import key_of
-from tests.chaos.places import Queue, Topic, Writable
+from tests.chaos.places import Queue, RocketmqTopic, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
-from tests.support.waiting import find_limit
 
 WHOLE: Final = 1_000
 """Number of messages before the limit is lowered, and after that."""
@@ -26,24 +20,35 @@ LEAST: Final = 2_000
 DEAD: Final = 10
 WRONG: Final = 30
 """Number of messages at first that are too large, each of a key of its own, with others for ten keys behind them."""
+LIMIT: Final = "max.message.bytes"
+RAISED: Final = 5_000_000
+"""Limit of a topic, in bytes, that is raised from its default of 1 MB."""
+LARGE_ONES: Final = 30
+"""More than become dead letters before the source stops."""
+LARGER: Final = b" " * 2_000_000
 WRONG_FOR: Final = 90.0
 """Seconds for which it is wrong, beyond the minute that is looked at; in CI, until that is visible."""
 
 
 def set_limit(topic: Topic, size: int) -> None:
     """Set the maximum size of a message of a topic, in bytes."""
-    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    changed = topic.topics.admin.incremental_alter_configs(
-        [ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])]
-    )
-    for future in changed.values():
-        future.result(find_limit())
+    topic.topics.configure(topic.name, LIMIT, size)
 
 
-def _too_low(trial: Trial) -> Sequence[Writable]:
+def _too_low_at_kafka(trial: Trial) -> Sequence[Writable]:
+    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
+    return _too_low(trial, target, partial(set_limit, target))
+
+
+def _too_low_at_rocketmq(trial: Trial) -> Sequence[Writable]:
+    target = trial.use(RocketmqTopic(trial.brokers, "target", trial.folder))
+    trial.at_end(target.configure, f"maxMessageSize={4 << 20}")
+    return _too_low(trial, target, lambda size: target.configure(f"maxMessageSize={size}"))
+
+
+def _too_low(trial: Trial, target: Writable, limit: Callable[[int], None]) -> Sequence[Writable]:
     trial.body_of = lambda body: body.strip()
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
-    target = trial.use(Topic(False, trial.brokers, "target", trial.folder))
 
     def put() -> None:
         source.put([(key, body + PADDING) for key, body in trial.numbers(WHOLE)])
@@ -53,11 +58,11 @@ def _too_low(trial: Trial) -> Sequence[Writable]:
     trial.drain(source)
 
     def lower() -> None:
-        set_limit(target, LEAST)
+        limit(LEAST)
         put()
 
     trial.collect(target)
-    trial.suffer(lower, lambda: set_limit(target, 1_000_000), seconds=0.0 if trial.short else WRONG_FOR)
+    trial.suffer(lower, lambda: limit(1_000_000), seconds=0.0 if trial.short else WRONG_FOR)
     trial.drain(source)
     trial.stop()
     dead = [int(body) for body in trial.dead_letters()]
@@ -83,9 +88,35 @@ def _let_be(transactional: bool, trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
+def _raised(transactional: bool, trial: Trial) -> Sequence[Writable]:
+    """Raise the limit of a topic, and write larger messages than it took when the bridge began."""
+    trial.body_of = lambda body: body.strip()
+    source = trial.use(Topic(transactional, trial.brokers, "source", trial.folder, config={LIMIT: str(RAISED)}))
+    target = trial.use(Topic(transactional, trial.brokers, "target", trial.folder))
+    trial.put(source, WHOLE)
+    trial.bridge(source, target)
+    trial.drain(source)
+    trial.let_pass(ASK_EVERY)
+    set_limit(target, RAISED)
+    large = [(key.encode(), body + LARGER) for key, body in trial.numbers(LARGE_ONES)]
+    source.put_records(large, **{"message.max.bytes": RAISED})
+    trial.drain(source)
+    trial.bound = 0
+    return [target]
+
+
 TOO_LARGE: Final = "the first 30 of 1,000 are too large"
 SCENARIOS: Final = [
-    Scenario("dead-letter-limit", "max.message.bytes below all messages", ["rabbitmq", "kafka"], _too_low, short=True),
+    Scenario(
+        "dead-letter-limit",
+        "max.message.bytes below all messages",
+        ["rabbitmq", "kafka"],
+        _too_low_at_kafka,
+        short=True,
+    ),
+    Scenario("dead-letter-limit", "maxMessageSize below all messages", ["rabbitmq", "rocketmq"], _too_low_at_rocketmq),
+    Scenario("raised-limit", "of the target", ["kafka"], partial(_raised, False)),
+    Scenario("raised-limit", "of the target, exactly once", ["kafka for transactions"], partial(_raised, True)),
     Scenario("dead-letter-limit", TOO_LARGE, ["kafka"], partial(_let_be, False)),
     Scenario("dead-letter-limit", f"exactly once, {TOO_LARGE}", ["kafka for transactions"], partial(_let_be, True)),
 ]

@@ -28,6 +28,24 @@ def _fill_pipe() -> tuple[int, int]:
     return reader, writer
 
 
+def _no_room(trial: Trial) -> Sequence[Writable]:
+    """Have a log on a disk that is full: each line is refused."""
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
+    daemon = trial.bridge(source, target, start=False)
+    full = os.open("/dev/full", os.O_WRONLY)
+    daemon.log = full
+    trial.start(daemon)
+    os.close(full)
+    trial.put(source, HALF)
+    trial.wait_for_written(HALF)
+    trial.disconnect(trial.brokers.rabbitmq().relays["source"].cut)
+    trial.put(source, HALF)
+    trial.drain(source)
+    trial.wait_until(lambda: sum(trial.metric("hashstar_dropped_log_lines_total")) > 0, "lost lines are counted")
+    return [target]
+
+
 def _nobody_reads(trial: Trial) -> Sequence[Writable]:
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
@@ -49,4 +67,7 @@ def _nobody_reads(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-SCENARIOS: Final = [Scenario("stuck-log", "a pipe that is full", ["rabbitmq"], _nobody_reads, short=True)]
+SCENARIOS: Final = [
+    Scenario("stuck-log", "a pipe that is full", ["rabbitmq"], _nobody_reads, short=True),
+    Scenario("stuck-log", "a disk that is full", ["rabbitmq"], _no_room),
+]

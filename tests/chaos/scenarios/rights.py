@@ -7,6 +7,7 @@ of its own; the counts and the clean-up are guest's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from tests.chaos.places import Queue, Writable
@@ -113,11 +114,27 @@ def _read_right(trial: Trial) -> Sequence[Writable]:
     return [target]
 
 
-def _rotation(trial: Trial) -> Sequence[Writable]:
-    """Change the password at the broker and in the file that the configuration names, without a restart."""
+def _rotation(trial: Trial, *, linked: bool = False) -> Sequence[Writable]:
+    """Change the password at the broker and in the file that the configuration names, without a restart.
+
+    ``linked``: the file is in a folder behind a link, and the link is replaced, as Kubernetes does.
+    """
     login, source, target = prepare_flow(trial)
-    secret = trial.folder / "secret"
-    secret.write_text(PASSWORD + "\n")
+    secret, link = trial.folder / "secret", trial.folder / "..data"
+    if linked:
+        secret.symlink_to("..data/secret")
+
+    def write(password: str) -> None:
+        if not linked:
+            secret.write_text(password + "\n")
+            return
+        folder = trial.folder / f"..{password}"
+        folder.mkdir()
+        (folder / "secret").write_text(password + "\n")
+        (trial.folder / "..next").symlink_to(folder.name)
+        (trial.folder / "..next").replace(link)
+
+    write(PASSWORD)
     by_file = f'password = {{ file = "{secret}" }}\n'
     source.more = target.more = by_file
     source.login = target.login = USER
@@ -128,7 +145,7 @@ def _rotation(trial: Trial) -> Sequence[Writable]:
         login.close_connections()
 
     # The broker's changes first, and for a while the file has the old one: as it does where they are two systems.
-    trial.suffer(change, lambda: secret.write_text(OTHER + "\n"), seconds=_seconds(trial))
+    trial.suffer(change, lambda: write(OTHER), seconds=_seconds(trial))
     trial.drain(source)
     return [target]
 
@@ -146,4 +163,5 @@ SCENARIOS: Final = [
     ),
     Scenario("revoke", "read right", ["rabbitmq"], _read_right),
     Scenario("rotate-secret", "in its file, while it runs", ["rabbitmq"], _rotation, short=True),
+    Scenario("rotate-secret", "behind a link", ["rabbitmq"], partial(_rotation, linked=True)),
 ]  # fmt: skip

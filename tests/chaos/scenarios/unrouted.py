@@ -22,8 +22,8 @@ EVERY_SHORT: Final = 0.2
 """Seconds between messages of one key. 20 take longer than ``unrouted_after``, 30 s by default and 1 s in CI."""
 
 
-def _queue_away(gone: int, trial: Trial) -> Sequence[Writable]:
-    """Delete the queue of the first ``gone`` keys, and declare it again."""
+def _queue_away(gone: int, trial: Trial, *, reloads: bool = False) -> Sequence[Writable]:
+    """Delete the queue of the first ``gone`` keys, and declare it again; the bridge may reload after each message."""
     trial.keys = KEYS
     source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
     target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, heartbeat=None, exchange_type="topic"))
@@ -38,7 +38,7 @@ def _queue_away(gone: int, trial: Trial) -> Sequence[Writable]:
 
     bind(target, 0, gone)
     bind(others, gone, KEYS)
-    trial.bridge(source, target)
+    daemon = trial.bridge(source, target)
     trial.put(source, 2 * KEYS)
     trial.wait_for_written(2 * KEYS)
     trial.drain(source)
@@ -49,6 +49,8 @@ def _queue_away(gone: int, trial: Trial) -> Sequence[Writable]:
         source.put([("nowhere", b"wrong")])
         for _ in range(ROUNDS):
             trial.put(source, KEYS)
+            if reloads:
+                daemon.reload()
             trial.let_pass(EVERY_SHORT if trial.short else EVERY)
 
     def make() -> None:
@@ -57,12 +59,14 @@ def _queue_away(gone: int, trial: Trial) -> Sequence[Writable]:
 
     trial.suffer(delete, make)
     trial.drain(source)
-    trial.bound = 0  # no connection was lost
+    trial.bound = None if reloads else 0  # no connection was lost
+    trial.faults += ROUNDS if reloads else 0
     trial.expected_dead = lambda dead: dead == [b"wrong"]
     return [target, others]
 
 
 SCENARIOS: Final = [
     Scenario("unrouted", "one key, 20 messages in 50 s", ["rabbitmq"], partial(_queue_away, 1)),
+    Scenario("unrouted", "one key, reloads meanwhile", ["rabbitmq"], partial(_queue_away, 1, reloads=True)),
     Scenario("unrouted", "five keys behind a shared exchange", ["rabbitmq"], partial(_queue_away, 5), short=True),
 ]
