@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.git import commit, git, make_repository
+from tests.support.git import commit, git, make_repository, needs_git
 from tests.support.inner_runs import run_each
 from tests.support.leaves import __main__ as program
 from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
@@ -328,6 +328,7 @@ def test_ci_adds_a_row_when_every_leaf_has_run_whole(
     assert isinstance(find_proof(repository, "serve"), Proof) is whole, "as on another machine"
 
 
+@needs_git
 def test_a_clone_without_the_proof_runs_all_leaves_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

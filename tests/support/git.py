@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b",
@@ -12,8 +15,14 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+"""Mark of a test that starts git by itself; those that call `git` are skipped by it."""
+
+
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder and return its output."""
+    """Run git in a folder and return its output. The test is skipped on a machine without git."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
     outer = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         ["git", *arguments], cwd=folder, env=outer | ENVIRONMENT, capture_output=True, text=True, check=False

@@ -15,6 +15,7 @@ import pytest
 from bindings.fix import fix as module
 from bindings.fix.fix import fix_file, save_fixed
 from exchange.errors import InputError
+from tests.support.git import needs_git
 from tests.support.program import invoke
 
 SHOP = """\
@@ -95,6 +96,7 @@ def test_what_decides_nothing_is_removed_and_all_else_stays(shop: Path) -> None:
     assert (shop.read_text(), again.stderr) == (FIXED, "")
 
 
+@needs_git
 def test_diff_prints_what_would_change_and_changes_nothing(shop: Path) -> None:
     """As a patch that can be applied."""
     before = shop.stat().st_mtime_ns

@@ -12,7 +12,7 @@ import pytest
 from bindings.sources import git as module
 from bindings.sources.git import find_repository
 from exchange.errors import InputError
-from tests.support.git import commit, git, make_repository
+from tests.support.git import commit, git, make_repository, needs_git
 from tests.support.waiting import stretch
 
 NAMES = ["a.bindings", "to po/b*[1].bindings", ":(top)c.bindings", "-d.bindings", "ü.bindings", "e\n.bindings"]
@@ -138,6 +138,7 @@ def test_a_pointer_of_git_lfs_is_no_topology(root: Path) -> None:
         find_repository(root).commit("HEAD").read("large.json")
 
 
+@needs_git
 def test_a_folder_without_a_repository_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     for path in (tmp_path / "x.bindings", tmp_path / "gone" / "x.bindings", tmp_path / ("x" * 5_000)):
