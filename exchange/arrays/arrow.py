@@ -42,7 +42,7 @@ def read_column(values: Any, what: str) -> pa.ChunkedArray:
             raise InputError(f"{what}: a column of Arrow or a sequence is needed, not {type(values).__name__}")
     except (arrow.ArrowException, UnicodeEncodeError, OverflowError) as error:
         raise InputError(f"{what}: {error}") from None
-    if arrow.types.is_struct(column.type) and column.type.num_fields == 1 and what != "headers":
+    if arrow.types.is_struct(column.type) and column.type.num_fields == 1 and what not in ("headers", "properties"):
         column = arrow.chunked_array([chunk.field(0) for chunk in column.chunks], column.type.field(0).type)
     return column
 

@@ -178,13 +178,14 @@ class Router:
         with self._lock:
             return walk_later(self._compiled, message, exchange, delay, None)
 
-    def route_columns(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
+    def route_columns(self, exchange: Any, keys: Any, headers: Any = None, properties: Any = None) -> RouteColumns:
         """Return the routes of a whole column of messages, as `route` returns them one by one.
 
         ``exchange`` is a name, or a column of names; ``keys`` is a column of texts or bytes, plain, as views or
-        dictionary-encoded; ``headers`` is a column of structs, maps or JSON texts (see `exchange.routing.columns`). A
-        column is what exports Arrow's PyCapsule interface, as columns of pyarrow, Polars, pandas and DuckDB do, or a
-        sequence of Python values. All rows are routed through one state of the topology. What is learned of keys is
+        dictionary-encoded; ``headers`` and ``properties`` are columns of structs, maps or JSON texts (see
+        `exchange.routing.columns`); only exchanges that hash a property read properties. A column is what exports
+        Arrow's PyCapsule interface, as columns of pyarrow, Polars, pandas and DuckDB do, or a sequence of Python
+        values. All rows are routed through one state of the topology. What is learned of keys is
         kept until the topology changes.
 
         Needs numpy and pyarrow. Raises InputError for columns of other types or different lengths, and for nulls among
@@ -195,7 +196,7 @@ class Router:
         if columns is None:
             with self._lock:
                 columns = self._build_columns()
-        return columns.route(exchange, keys, headers)
+        return columns.route(exchange, keys, headers, properties)
 
     def trace(self, message: Message) -> tuple[Route, list[Visit]]:
         """Return the route with what each exchange decided, not described: several times as fast as `explain`.

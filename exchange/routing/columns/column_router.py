@@ -38,7 +38,7 @@ from exchange.routing.route import Route
 from exchange.routing.walk import Visit
 from exchange.topology.topology import Topology
 from exchange.values.field_values import to_bytes
-from exchange.values.message import Message
+from exchange.values.message import NO_FIELDS, Message
 
 SETS: Final = 1 << 19
 """Maximum number of sets of patterns for each exchange, and of outcomes; then, all are forgotten after the call."""
@@ -106,7 +106,7 @@ class ColumnRouter:
         self._decisions = KeyDecisions(self._keys, self._decide, BY_MESSAGE)
         self._codes = {entry.name: number for number, entry in enumerate(self._keys.entries)}
 
-    def route(self, exchange: Any, keys: Any, headers: Any = None) -> RouteColumns:
+    def route(self, exchange: Any, keys: Any, headers: Any = None, properties: Any = None) -> RouteColumns:
         """Return the routes of messages, as `Router.route_columns`."""
         chunks = read_texts(keys, "routing key")
         rows = sum(map(len, chunks))
@@ -115,10 +115,13 @@ class ColumnRouter:
         else:
             names, codes = _encode_names(read_texts(exchange, "exchange"))
             _check_rows(len(codes), rows, "exchanges")
-        tables = None
-        if headers is not None:
-            tables = HeaderColumn(join_chunks(read_column(headers, "headers")))
-            _check_rows(len(tables), rows, "tables of headers")
+        tables, more = (
+            None if each is None else HeaderColumn(join_chunks(read_column(each, what)), what)
+            for each, what in ((headers, "headers"), (properties, "properties"))
+        )
+        for each, what in ((tables, "headers"), (more, "properties")):
+            if each is not None:
+                _check_rows(len(each), rows, f"tables of {what}")
         with self._lock:
             entries = np.array([self._entry_of(name) for name in names], np.int64)
             if codes is None and entries[0] < 0 and rows:
@@ -128,7 +131,7 @@ class ColumnRouter:
             if tables is not None:  # CC and BCC are more keys; a refusal of the exchange does not depend on keys
                 alone |= (tables.has("CC") | tables.has("BCC")) & (True if codes is None else entries.take(codes) >= 0)
             if alone.any():
-                self._route_rest(_Rest(names, codes, chunks, tables), np.flatnonzero(alone), classes, index)
+                self._route_rest(_Rest(names, codes, chunks, tables, more), np.flatnonzero(alone), classes, index)
             result = self._collect(index, chunks, tables)
             learned = max(len(self._decisions.answers), self._keys.signatures)
             if len(self._outcomes) >= SETS or learned > SIGNATURES:
@@ -175,8 +178,9 @@ class ColumnRouter:
 
     def _route_rest(self, rest: _Rest, rows: npt.NDArray[np.intp], classes: IntArray, index: IntArray) -> None:
         """Set the outcomes of the rows that keys do not decide."""
-        names = dict.fromkeys(header for entry in self._keys.entries for header in entry.inputs.headers)
-        groups = rest.groups((*names, "CC", "BCC"))
+        inputs = [entry.inputs for entry in self._keys.entries]
+        names = dict.fromkeys(header for each in inputs for header in each.headers)
+        groups = rest.groups((*names, "CC", "BCC"), dict.fromkeys(name for each in inputs for name in each.properties))
         by_headers = rows[index[rows] == BY_HEADERS]
         if rest.headers is not None:
             copies = rest.headers.has("CC") | rest.headers.has("BCC")
@@ -256,12 +260,17 @@ class _Rest(NamedTuple):
     codes: IntArray | None
     keys: Sequence[pa.Array]
     headers: HeaderColumn | None
+    properties: HeaderColumn | None
 
-    def groups(self, names: Iterable[str]) -> IntArray:
-        """Return a number for each row, equal for rows in which these headers are equal."""
-        if self.headers is None:
-            return np.zeros(sum(map(len, self.keys)), np.int32)
-        return self.headers.groups(names)
+    def groups(self, headers: Iterable[str], properties: Iterable[str]) -> IntArray:
+        """Return a number for each row, equal for rows in which these headers and properties are equal."""
+        result = np.zeros(sum(map(len, self.keys)), np.int32)
+        if self.headers is not None:
+            result = self.headers.groups(headers)
+        if self.properties is not None:
+            pairs = pack_pairs(result, self.properties.groups(properties))
+            result = np.unique(pairs, return_inverse=True)[1].astype(np.int32)
+        return result
 
     def messages(self, rows: npt.NDArray[np.intp]) -> Iterator[Message]:
         """Yield rows as messages."""
@@ -269,7 +278,8 @@ class _Rest(NamedTuple):
         for row, key in zip(rows.tolist(), keys, strict=True):
             name = self.names[0 if self.codes is None else self.codes[row]]
             text = key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
-            yield Message(name, text) if self.headers is None else Message(name, text, self.headers.table(row))
+            headers = NO_FIELDS if self.headers is None else self.headers.table(row)
+            yield Message(name, text, headers, NO_FIELDS if self.properties is None else self.properties.table(row))
 
 
 def join_chunks(column: pa.ChunkedArray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Columns of headers: which rows have equal values of certain headers, and the tables of single rows.
+"""Columns of headers or properties: which rows have equal values of certain ones, and the tables of single rows.
 
 A column is of one of these types:
 
@@ -41,9 +41,12 @@ ABSENT: Final = 0
 
 
 class HeaderColumn:
-    """A column of headers, one table for each message. Raises InputError for a column of another type."""
+    """A column of headers, or of properties, one table for each message; errors call it ``what``.
 
-    def __init__(self, column: pa.Array) -> None:
+    Raises InputError for a column of another type.
+    """
+
+    def __init__(self, column: pa.Array, what: str = "headers") -> None:
         kind = column.type
         if pa.types.is_dictionary(kind):
             column = column.dictionary_decode()
@@ -52,11 +55,12 @@ class HeaderColumn:
         if without_views != kind:  # few functions of Arrow take views
             column, kind = column.cast(without_views), without_views
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            column = _map_of_list(column)
+            column = _map_of_list(column, what)
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
             column = column.dictionary_encode()
         elif not (pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_null(kind)):
-            raise InputError(f"headers are structs, maps or JSON, not Arrow's {kind}")
+            raise InputError(f"{what} are structs, maps or JSON, not Arrow's {kind}")
+        self._what: Final = what
         self._column: Final = column
         self._parsed: list[dict[str, Any]] | None = None
 
@@ -93,7 +97,7 @@ class HeaderColumn:
             headers = {name: decode_field(each["type"], each["value"]) for name, each in value}
         else:
             headers = dict(value)
-        return _check(headers, row)
+        return _check(headers, self._what, row)
 
     def _codes(self, name: str) -> npt.NDArray[np.int64]:
         """Return for each row a code of the value that the header has, ``ABSENT`` if the row lacks it."""
@@ -125,7 +129,7 @@ class HeaderColumn:
     def _tables(self) -> list[dict[str, Any]]:
         """Return the headers of each distinct JSON text."""
         if self._parsed is None:
-            self._parsed = list(map(_parse, self._column.dictionary.to_pylist()))
+            self._parsed = [_parse(text, self._what) for text in self._column.dictionary.to_pylist()]
         return self._parsed
 
 
@@ -144,10 +148,10 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
 
 
-def _map_of_list(column: pa.Array) -> pa.Array:
+def _map_of_list(column: pa.Array, what: str) -> pa.Array:
     inner = column.type.value_type
     if not (pa.types.is_struct(inner) and inner.num_fields == 2):
-        raise InputError(f"headers are structs, maps or JSON, not Arrow's {column.type}")
+        raise InputError(f"{what} are structs, maps or JSON, not Arrow's {column.type}")
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(inner))
     return pa.MapArray.from_arrays(column.offsets, column.values.field(0), column.values.field(1))
@@ -168,16 +172,16 @@ def _encode(values: pa.Array, null: int) -> npt.NDArray[np.int64]:
     return filled
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse(text: str, what: str) -> dict[str, Any]:
     try:
-        return decode_table(parse(text), "headers")
+        return decode_table(parse(text), what)
     except JSONDecodeError as error:
-        raise InputError(f"headers: {error.msg} at column {error.colno} of {text!r:.60}") from None
+        raise InputError(f"{what}: {error.msg} at column {error.colno} of {text!r:.60}") from None
 
 
-def _check(headers: dict[str, Any], row: int) -> dict[str, Any]:
+def _check(headers: dict[str, Any], what: str, row: int) -> dict[str, Any]:
     try:
-        check_fields(headers, "headers")
+        check_fields(headers, what)
     except (TypeError, ValueError) as error:
         raise InputError(f"row {row}: {error}") from None
     return headers

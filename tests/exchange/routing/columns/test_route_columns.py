@@ -57,9 +57,10 @@ def answers_in(columns: RouteColumns) -> list[Route | str]:
 
 
 def encodable(message: Message) -> bool:
-    """Return whether the column types take the message: text only, no properties, and headers that JSON can hold."""
+    """Return whether the column types take the message: headers and properties that JSON can hold."""
     try:
-        json.dumps(encode_table(message.headers), ensure_ascii=False).encode()
+        for table in (message.headers, message.properties):
+            json.dumps(encode_table(table), ensure_ascii=False).encode()
     except (ValueError, TypeError):
         return False
     return True
@@ -77,14 +78,12 @@ def encodable(message: Message) -> bool:
 def test_a_column_has_the_routes_of_its_messages(
     seed: int, profile: Profile, conjunctions: int, literals: int, sets: int, chunk: int
 ) -> None:
-    """With headers, CC, alternates, cycles, hashes, refusals, and the same random draws in the order of rows."""
+    """With headers, properties, CC, alternates, cycles, hashes, refusals, and the same random draws in the order of rows."""
     rng = Random(seed)
     topology = topologies.topology(rng, profile)
     made = [topologies.message(rng, topology) for _ in range(30)]
     made += [Message(rng.choice(["nowhere", "amq.rabbitmq.trace", "x0", ""]), "a.b") for _ in range(3)]
-    messages = [
-        Message(m.exchange, m.routing_key, m.headers) for m in [*made, *rng.choices(made, k=30)] if encodable(m)
-    ]
+    messages = [m for m in [*made, *rng.choices(made, k=30)] if encodable(m)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pattern_sets, "MAX_CONJUNCTIONS", conjunctions)
         patch.setattr(key_classes, "FEW_LITERALS", literals)
@@ -97,9 +96,11 @@ def test_a_column_has_the_routes_of_its_messages(
             exchanges = [m.exchange.encode("utf-8", "surrogateescape") for m in part]
             keys = [m.routing_key.encode("utf-8", "surrogateescape") for m in part]
             headers = [json.dumps(encode_table(m.headers), ensure_ascii=False) for m in part]
+            properties = [json.dumps(encode_table(m.properties), ensure_ascii=False) for m in part]
             state = seeded(seed)
             router = Router(topology, choose=state)
-            found = router.route_columns(pa.array(exchanges, pa.binary()), pa.array(keys, pa.binary()), headers)
+            columns = pa.array(exchanges, pa.binary()), pa.array(keys, pa.binary())
+            found = router.route_columns(*columns, headers, properties)
             assert answers_in(found) == answers(Router(topology, choose=seeded(seed)), part)
             assert len(set(found.routes) - {Route(())}) == len([r for r in found.routes if r != Route(())])
             assert len(found.routes) == len(set(found.index.tolist()))
