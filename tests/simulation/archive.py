@@ -25,6 +25,7 @@ from bridge.endpoints.archive.spool import HEADER, MARK, Spool, find_spools, rea
 from bridge.endpoints.archive.writing import ArchiveTarget
 from exchange.amqp import ContentHeader
 from exchange.errors import InputError
+from tests.simulation.disk import Disk
 from tests.simulation.sources import Client
 from tests.simulation.world import World
 from tests.support.virtual_loop import pass_time
@@ -38,6 +39,8 @@ class ModelArchive(Client):
 
     running: Final[dict[Path, ModelArchive]] = {}
     """Folder -> the archive of the process that runs now."""
+    synced: Disk
+    """What is safe on the disk of all archives; each life has its own."""
 
     def __init__(self, name: str, world: World, disk: Path) -> None:
         super().__init__()
@@ -80,7 +83,9 @@ class ModelArchive(Client):
         left = find_spools(self.root)
         random = self.world.random
         if left and random.random() < 0.3:
-            _rotate_in_part(left[0], random.randrange(3))
+            _rotate_in_part(left[0], random.randrange(4))
+        if random.random() < 0.5:
+            self.synced.lose_power(self.root)
         left = find_spools(self.root)
         if left and random.random() < 0.5:
             _tear(left[-1], random.randrange(60))
@@ -205,19 +210,21 @@ def _fail_to_write(file: int, buffers: list[Any]) -> None:
             view = view[os.write(file, view) :]
 
 
-def _fail_to_sync(_: int) -> None:
-    """Sync nothing: a simulated machine does not lose its power. Raise OSError if the disk fails."""
+def _fail_to_sync(file: int) -> None:
+    """Sync a batch. Raise OSError if the disk fails."""
     _Spool.writing.check("sync")
+    ModelArchive.synced.sync(file)
 
 
 @contextmanager
 def archive_simulated() -> Iterator[None]:
     """Have the target use this disk."""
+    disk = ModelArchive.synced = Disk()
     with ExitStack() as stack:
         for module, name, replaced in (
             (writing, "Spool", _Spool), (writing, "Rotator", _Rotator), (spool, "_write", _fail_to_write),
-            (spool, "sync_data", _fail_to_sync), (spool, "sync_folder", lambda _: None),
-            (rotation, "sync_folder", lambda _: None),
+            (spool, "sync_data", _fail_to_sync), (spool, "sync_folder", disk.sync_folder),
+            (rotation, "sync_folder", disk.sync_folder), (os, "fsync", disk.sync),
         ):  # fmt: skip
             stack.enter_context(patch.object(module, name, replaced))
         yield

@@ -8,6 +8,7 @@ are refused: nothing but the seed may decide.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,52 +33,83 @@ class Spinning(AssertionError):
 
 
 class _NoSockets(selectors.BaseSelector):
-    """Refuses all files but the first: the loop's own pipe to itself."""
-
-    def __init__(self) -> None:
-        self._keys: dict[Any, selectors.SelectorKey] = {}
+    """Refuses all files."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        assert not self._keys, "the simulation has no sockets"
-        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj, events, data)
-        return key
+        raise AssertionError("the simulation has no sockets")
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj)
+        raise KeyError(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return {}
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys[fileobj]
+        raise KeyError(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         return []
 
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
-
 
 class SimulatedLoop(VirtualLoop):
-    """The loop. ``calls`` is the maximum number of virtual seconds that a call on another thread takes."""
+    """The loop. ``calls`` is the maximum number of virtual seconds that a call on another thread takes.
+
+    It has no files to look at, so that a turn is little more than its callbacks: half of what a life costs is turns.
+    """
 
     def __init__(self, random: Random, calls: float = 0.02) -> None:
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """Timers by their times, and in the order in which they were made."""
+        self._made = 0
         super().__init__(_NoSockets())
         self.random: Final = random
         self.calls = calls
         self._turns = 0
         self._turned_at = -1.0
 
+    def _make_self_pipe(self) -> None:
+        """Make none: no thread wakes this loop."""
+
+    def _close_self_pipe(self) -> None:
+        """There is none."""
+
+    def _write_to_self(self) -> None:
+        """Do nothing: a call from another thread is one of this loop's own."""
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._made += 1
+        heapq.heappush(self._timers, (when, self._made, timer))
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def _run_once(self) -> None:
-        ready = self._ready  # type: ignore[attr-defined]
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         if len(ready) > 1:
             handles = [*ready]
             self.random.shuffle(handles)
             ready.clear()
             ready.extend(handles)
-        super()._run_once()
-        if self._now > self._turned_at:
-            self._turns, self._turned_at = 0, self._now
+        elif not ready:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise AssertionError("nothing is waited for, and nothing is done")
+            self._now = max(self._now, timers[0][0])
+        now = self._now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+        if now > self._turned_at:
+            self._turns, self._turned_at = 0, now
         self._turns += 1
         if self._turns > MOST_TURNS:
-            raise Spinning(f"{MOST_TURNS} turns at {self._now:.3f} s, and no time passes")
+            raise Spinning(f"{MOST_TURNS} turns at {now:.3f} s, and no time passes")
 
     def run_in_executor(  # type: ignore[override]  # as the loop's, simpler
         self, executor: Any, function: Callable[..., T], *arguments: Any

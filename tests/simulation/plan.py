@@ -149,7 +149,7 @@ def make_plan(seed: int) -> Plan:
     ]
     places = [*places, places[-3], ("bridge", OF_BRIDGE)]
     faults: list[Fault] = []
-    for _ in range(random.choice((0, 2, 5, 10))):
+    for _ in range(random.choice((1, 5, 10, 20))):
         name, kinds = random.choice(places)
         at = random.random() * (span + random.choice((0.05, 0.3, 3.0)))
         if faults and random.random() < 0.6:  # faults that meet are what programs are not made for

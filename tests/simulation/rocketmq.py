@@ -51,7 +51,7 @@ class Link(asyncio.Transport):
         self.host_name = host.machine
         self._channel = channel
         self._decoder = Decoder()
-        self._is_over = False
+        self.is_over = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: what is written leaves at once."""
@@ -65,18 +65,15 @@ class Link(asyncio.Transport):
 
     def _arrive(self, request: Command) -> None:
         # What was written before the connection ended may arrive all the same.
-        if self._is_over:
-            if self._host.world.random.random() < 0.5:
-                return
-            asyncio.get_running_loop().call_later(EXPIRED, self._host.broker.leave, self)
-        self._host.arrive(self, request)
+        if not self.is_over or self._host.world.random.random() < 0.5:
+            self._host.arrive(self, request)
 
     def answer(self, command: Command) -> None:
         """Have a command arrive at the client."""
         self._later(self._give, command)
 
     def _give(self, command: Command) -> None:
-        if not self._is_over and not self._host.has("mute"):
+        if not self.is_over and not self._host.has("mute"):
             self._channel.data_received(encode(command))
 
     def close(self) -> None:
@@ -87,8 +84,8 @@ class Link(asyncio.Transport):
 
     def end(self) -> None:
         """End it, which both ends notice."""
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             self._host.links.remove(self)
             self._host.broker.leave(self)
             asyncio.get_running_loop().call_soon(self._channel.connection_lost, None)
@@ -130,6 +127,8 @@ class Host(Client):
         if self.has("hang"):
             self._frozen.append((link, request))
         elif not self.has("down"):
+            if link.is_over:
+                asyncio.get_running_loop().call_later(EXPIRED, self.broker.leave, link)
             self.broker.take(link, request)
             if self.is_to_be_cut and request.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
                 self.is_to_be_cut = False
@@ -264,10 +263,10 @@ class RocketmqServer(Host):
             return ResponseCode.FLUSH_DISK_TIMEOUT, "not written yet"
         return ResponseCode.SUCCESS, ""
 
-    def _note_stored(self, _: int, messages: Sequence[RocketMessage]) -> None:
+    def _note_stored(self, messages: Sequence[RocketMessage], is_safe: bool) -> None:
         for each in messages:
             dead_queue = each.properties.get("hashstar-queue", "")
-            self.world.store(self.queue, int(each.body), dead_queue)
+            self.world.store(self.queue, int(each.body), dead_queue, is_safe=is_safe)
 
     def strike(self, fault: Fault) -> None:
         super().strike(fault)

@@ -91,11 +91,25 @@ class ModelBroker:
         """Queue -> client id that has locked it, and until when."""
         self._waiting: defaultdict[int, list[Waiting]] = defaultdict(list)
         self.judge: Callable[[Sequence[RocketMessage]], tuple[int, str]] = lambda _: (0, "")
-        self.stored: Callable[[int, Sequence[RocketMessage]], None] = lambda *_: None
+        self.stored: Callable[[Sequence[RocketMessage], bool], None] = lambda *_: None
+        """Called with messages that it stores, and whether they outlive its crash."""
         self.commit_fault: Callable[[], str] = str
         """What happens to commits, "" if nothing."""
         self.begun: Callable[[], None] = lambda: None
         """Called when a member asks where to begin."""
+        self._handlers: Final[dict[RequestCode, Callable[[Command], Command | None]]] = {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._list_members,
+            RequestCode.QUERY_CONSUMER_OFFSET: self._query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self._commit,
+            RequestCode.GET_MAX_OFFSET: self._find_end,
+            RequestCode.GET_MIN_OFFSET: lambda asked: _reply(asked, offset=0),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lambda asked: _reply(asked, offset=0),
+            RequestCode.LOCK_BATCH_MQ: self._lock,
+            RequestCode.UNLOCK_BATCH_MQ: self._unlock,
+            RequestCode.SEND_MESSAGE_V2: self._store,
+            RequestCode.SEND_BATCH_MESSAGE: self._store,
+            RequestCode.GET_TOPIC_CONFIG: lambda asked: asked.response(body=b"{}"),
+        }
 
     @property
     def now(self) -> float:
@@ -119,7 +133,7 @@ class ModelBroker:
             if int(waiting.request.fields["queueOffset"]) < len(self.queues[queue]):
                 self._waiting[queue].remove(waiting)
                 waiting.timer.cancel()
-                self._answer_pull(waiting.link, waiting.request, may_wait=True)
+                self._answer_pull(waiting.link, waiting.request, is_new=False)
 
     def crash(self) -> int:
         """Lose the offsets that are not on the disk, and return how many messages they fall back by."""
@@ -189,30 +203,18 @@ class ModelBroker:
         """Execute a request, and answer it."""
         code = RequestCode(request.code)
         if code == RequestCode.PULL_MESSAGE:
-            self._answer_pull(link, request, may_wait=True)
+            self._answer_pull(link, request, is_new=True)
             return
-        handlers: dict[RequestCode, Callable[[Command], Command | None]] = {
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda asked: self._route(asked, link.host_name),
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._list_members,
-            RequestCode.QUERY_CONSUMER_OFFSET: self._query_offset,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self._commit,
-            RequestCode.GET_MAX_OFFSET: self._find_end,
-            RequestCode.GET_MIN_OFFSET: lambda asked: _reply(asked, offset=0),
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lambda asked: _reply(asked, offset=0),
-            RequestCode.LOCK_BATCH_MQ: self._lock,
-            RequestCode.UNLOCK_BATCH_MQ: self._unlock,
-            RequestCode.SEND_MESSAGE_V2: self._store,
-            RequestCode.SEND_BATCH_MESSAGE: self._store,
-            RequestCode.GET_TOPIC_CONFIG: lambda asked: asked.response(body=b"{}"),
-        }
         if code == RequestCode.HEART_BEAT:
             self._join(link, json.loads(request.body))
             answer: Command | None = request.response()
         elif code == RequestCode.UNREGISTER_CLIENT:
             self.leave(link)
             answer = request.response()
+        elif code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            answer = self._route(request, link.host_name)
         else:
-            answer = handlers[code](request)
+            answer = self._handlers[code](request)
         if answer is not None:
             link.answer(answer)
 
@@ -308,9 +310,10 @@ class ModelBroker:
 
     # Pulls.
 
-    def _answer_pull(self, link: Link, request: Command, *, may_wait: bool) -> None:
-        answer = self._pull(link, request)
-        if answer.code != ResponseCode.PULL_NOT_FOUND or not may_wait:
+    def _answer_pull(self, link: Link, request: Command, *, is_new: bool) -> None:
+        """Answer a pull, or have it wait. One that has waited commits nothing, and does not wait again."""
+        answer = self._pull(link, request, commits=is_new)
+        if answer.code != ResponseCode.PULL_NOT_FOUND or not is_new:
             link.answer(answer)
             return
         queue = int(request.fields["queueId"]) if request.fields["topic"] == self.topic else -1
@@ -318,12 +321,12 @@ class ModelBroker:
 
         def give_up() -> None:
             self._waiting[queue].remove(waiting)
-            self._answer_pull(link, request, may_wait=False)
+            self._answer_pull(link, request, is_new=False)
 
         waiting = Waiting(link, request, asyncio.get_running_loop().call_later(seconds, give_up))
         self._waiting[queue].append(waiting)
 
-    def _pull(self, link: Link, request: Command) -> Command:
+    def _pull(self, link: Link, request: Command, *, commits: bool) -> Command:
         fields = request.fields
         if self._is_missing(request):
             return self._refuse_missing(request)
@@ -332,7 +335,7 @@ class ModelBroker:
             return request.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the group is not known")
         if version < int(fields["subVersion"]):
             return request.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the subscription is old")
-        if int(fields["sysFlag"]) & FLAG_COMMIT_OFFSET and self.commit_fault() != "forbid":
+        if commits and int(fields["sysFlag"]) & FLAG_COMMIT_OFFSET and self.commit_fault() != "forbid":
             self._keep(request, int(fields["commitOffset"]))
         if fields["topic"] == self.topic and int(fields["queueId"]) >= len(self.queues):
             return request.response(ResponseCode.SYSTEM_ERROR, "the queue is illegal")
@@ -368,7 +371,7 @@ class ModelBroker:
         if code in STORED:
             queue = int(fields["e"])
             self.append(queue, messages)
-            self.stored(queue, messages)
+            self.stored(messages, code == ResponseCode.SUCCESS)
         return _reply(request, code, remark, queueId=fields["e"], queueOffset=0)
 
 

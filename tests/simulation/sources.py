@@ -199,7 +199,10 @@ class Broker:
 
 
 class QueueSource(ModelSource):
-    """A queue: what is not acknowledged when its session ends goes back in its order. One lane for a session."""
+    """A queue: what is not acknowledged when its session ends goes back in its order. One lane for a session.
+
+    It has no prefetch: only the window of the pump bounds what is read.
+    """
 
     def __init__(self, name: str, world: World, broker: Broker) -> None:
         super().__init__(name, world)
@@ -216,9 +219,8 @@ class QueueSource(ModelSource):
         self.given = 0
 
     def fetch(self, limit: int) -> list[tuple[int, Hashable, int]]:
-        room = min(limit, self.world.plan.window - len(self.unacknowledged), len(self.broker.ready))
         taken: list[tuple[int, Hashable, int]] = []
-        for _ in range(room):
+        for _ in range(min(limit, len(self.broker.ready))):
             self.given += 1
             number = self.broker.ready.popleft()
             self.unacknowledged.append((self.given, number))

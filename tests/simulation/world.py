@@ -43,6 +43,8 @@ class World:
         """Whether all faults are over, and every message is taken."""
         self.stored: dict[str, Counter[int]] = {"all": Counter(), "odd": Counter(), "": Counter()}
         """Queue, "" for dead letters -> number of a message -> how often it is stored there."""
+        self.unsafe: Counter[tuple[str, int]] = Counter()
+        """Queue and number of a message -> how many of its copies there a crash would take."""
         self.buried: set[tuple[str, int]] = set()
         """Queues and numbers of messages that are stored as dead letters."""
         self.open_targets: set[str] = set()
@@ -131,7 +133,10 @@ class World:
         queues = self.queues_of(number)
         if not queues:
             return self.plan.drop or ("", number) in self.buried
-        return all(self.stored[queue][number] or {(queue, number), ("", number)} & self.buried for queue in queues)
+        return all(
+            self.stored[queue][number] > self.unsafe[queue, number] or {(queue, number), ("", number)} & self.buried
+            for queue in queues
+        )
 
     # What targets have.
 
@@ -228,10 +233,13 @@ class World:
         if is_limited:
             self.count_dead(self.source_of(number), queue)
 
-    def store(self, queue: str, number: int, dead_queue: str) -> None:
-        """Store a copy, or a dead letter of one for ``dead_queue``."""
+    def store(self, queue: str, number: int, dead_queue: str, *, is_safe: bool = True) -> None:
+        """Store a copy, or a dead letter of one for ``dead_queue``; one that is not safe may be gone any time."""
+        if not is_safe:
+            self.unsafe[queue, number] += 1
         if not queue:
-            self.buried.add((dead_queue, number))
+            if is_safe:
+                self.buried.add((dead_queue, number))
         elif not self.stored[queue][number] and queue not in self._has_refused:
             step = len(self.plan.sources)
             for other in range(number % step, number, step):

@@ -81,11 +81,20 @@ def replay(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
             assert [sorted(map(int, ready.brokers)), delay] == answer, (at, command)
             done["ready brokers"] += len(ready.brokers)
         elif action == "drain":
-            drained, queues = accumulator.drain(queues, cluster, words[0], int(words[1]), muted)
+            before = queues
+            drained, queues = accumulator.drain(before, cluster, words[0], int(words[1]), muted)
             assert [[topic, id_, batch.size, batch.records] for topic, id_, batch in drained] == answer, (at, command)
             done["drained"] += len(drained)
+            if len(answer) > 1:  # `size + first.estimatedSizeInBytes() > maxSize`: what just fits is taken, too
+                size = sum([size for _, _, size, _ in answer])
+                for limit, fits in ((size, len(answer)), (size - 1, len(answer) - 1)):
+                    assert accumulator.drain(before, cluster, words[0], limit, muted)[0] == drained[:fits], (at, limit)
+                done["just fits"] += 1
         elif action == "latency":
             queues = accumulator.note_latency(queues, words[0], now, words[1] == "true")
+            # `partitionAvailabilityTimeoutMs <= 0`: without a timeout nothing is noted
+            assert bool(queues.latencies) == (accumulator.availability_timeout_ms > 0), (at, command)
+            done["without a timeout"] += accumulator.availability_timeout_ms == 0
         elif action in ("mute", "unmute"):
             topic, _, id_ = words[0].partition("/")
             muted ^= {(topic, int(id_))}
@@ -133,6 +142,7 @@ def replay_with_sender(steps: Iterable[tuple[str, Any]]) -> Tally[str]:
 def test_recorded_runs_of_the_java_accumulator_are_replayed(version: str) -> None:
     done = replay(golden.read(f"kafka-batching-{version}")["accumulator"])
     assert min(done["append"], done["drawn"], done["ready brokers"], done["drained"]) > 100, done
+    assert min(done["just fits"], done["without a timeout"]) > 10, done
 
 
 @pytest.mark.parametrize("version", VERSIONS)
