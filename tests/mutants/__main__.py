@@ -28,12 +28,13 @@ import click
 from tests.mutants.aimed_bindings import BINDINGS
 from tests.mutants.aimed_bridge import BRIDGE
 from tests.mutants.aimed_exchange import EXCHANGE
+from tests.mutants.aimed_lives import LIVES
 from tests.mutants.aimed_losses import LOSSES
 from tests.mutants.mutant import Mutant, Stale
 from tests.mutants.survivors import SURVIVORS
 
 ROOT: Final = Path(__file__).parents[2]
-AIMED: Final = [*EXCHANGE, *BRIDGE, *BINDINGS, *LOSSES]
+AIMED: Final = [*EXCHANGE, *BRIDGE, *BINDINGS, *LOSSES, *LIVES]
 KEPT: Final = (
     "exchange", "bindings", "bridge", "tests", "examples", "docs", "pyproject.toml", ".taplo.toml", "README.md",
     "CONTRIBUTING.md",

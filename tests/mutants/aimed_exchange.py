@@ -452,4 +452,18 @@ EXCHANGE: Final[list[Mutant]] = [
             "                    self._counts.lost += 0",
         ),
     ),
+    *mutants_of(
+        "exchange/partition/clients/kafka_accumulator.py",
+        "exchange/partition/clients/test_kafka_accumulator.py",
+        (
+            "a batch that just fits waits for the next request",
+            "size + waiting[0].size > max_size",
+            "size + waiting[0].size >= max_size",
+        ),
+        (
+            "latencies are noted without a timeout",
+            "if self.availability_timeout_ms <= 0:",
+            "if self.availability_timeout_ms < 0:",
+        ),
+    ),
 ]

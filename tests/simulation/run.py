@@ -37,6 +37,12 @@ PATIENCE: Final = 400.0
 STOPPING: Final = 5.0
 """Number of seconds beyond the drain in which a stop ends."""
 
+CALM_DRAIN: Final = 10.0
+"""Minimum number of seconds of a drain in which all is settled if nothing happens."""
+
+SETTLING: Final = 20.0
+"""Seconds after a fault in which what it has delayed may still be under way."""
+
 AGAIN: Final = 20.0
 """Seconds between resumes at the end, each of which lets ten more dead letters pass."""
 
@@ -80,6 +86,8 @@ class Life:
         self.events: Events | None = None
         self.running: asyncio.Task[None] | None = None
         self.stopped_at = inf
+        self.is_calm = False
+        """Whether it was stopped while all was well, and nothing happened in the time that its drain has."""
         self.is_killed = False
 
     async def live(self) -> None:
@@ -155,7 +163,7 @@ class Life:
             *[WatchedTarget(each.endpoint, world) for each in self.targets.values()],
         ]
         watched: dict[str, Any] = {each.name: each for each in self.watched}
-        self.stopped_at, self.is_killed = inf, False
+        self.stopped_at, self.is_calm, self.is_killed = inf, False, False
         events: Any = Events(world, lambda: self.pump)
         self.events = events
         self.pump = pump = Pump(
@@ -175,6 +183,8 @@ class Life:
                 running.cancel()
         if world.now - self.stopped_at > plan.drain + STOPPING:
             world.breaks("stop", f"it took {world.now - self.stopped_at:.1f} s")
+        if self.is_calm and pump.in_flight > sum([len(inlet.window.on_hold()) for inlet in pump._inlets]):
+            world.breaks("drain", f"{pump.in_flight} messages are not settled")
         if {*world.closed[-len(self.sources) :]} != {*self.sources}:
             world.breaks("close", f"{world.closed}")
         return world.well and all(source.is_empty for source in self.sources.values())
@@ -196,7 +206,15 @@ class Life:
 
     def _stop(self, _: Fault) -> None:
         if self.pump is not None and self.stopped_at == inf:
-            self.stopped_at = self.world.now
+            now, plan = self.world.now, self.world.plan
+            clients = [*self.sources.values(), *self.targets.values()]
+            self.stopped_at = now
+            self.is_calm = (
+                plan.drain >= CALM_DRAIN and not plan.odd
+                and all(each.connected and not each.held for each in self.pump.outlets)
+                and not any(until >= now - SETTLING for each in clients for until in each.until.values())
+                and not any(now < each.at < now + plan.drain + STOPPING for each in plan.faults)
+            )  # fmt: skip
             self.pump.stop()
 
     def _pause(self, fault: Fault) -> None:

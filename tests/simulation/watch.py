@@ -47,6 +47,7 @@ class WatchedSource(Source):
         if len(deliveries) > limit:
             self.world.breaks("window", f"{self.name} gives {len(deliveries)} of {limit}")
         for each in deliveries:
+            self.world.note_read(each)
             self._given[each.lane].append(each)
         return deliveries
 

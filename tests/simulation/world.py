@@ -72,6 +72,8 @@ class World:
         self._busy_since: dict[str, float] = {}
         self._confirmed: set[tuple[str, int]] = set()
         """Targets and numbers of copies that they have confirmed."""
+        self._ids: dict[int, str] = {}
+        """Number of a message -> the id that it had when it was read first."""
         self._sent_at: dict[int, float] = {}
         self._kept: list[Delivery] = []
         """Deliveries whose ids are used, so that no other gets these."""
@@ -138,6 +140,14 @@ class World:
             for queue in queues
         )
 
+    def note_read(self, delivery: Delivery) -> None:
+        """Judge the id of a message that is read."""
+        number, identity = number_of(delivery), delivery.identity
+        if identity is not None and self._ids.setdefault(number, identity) != identity:
+            source = self.source_of(number)
+            if not any(each.where == source and each.what in ("remade", "cut off") for each in self.plan.faults):
+                self.breaks("identity", f"{number} is {identity}, and was {self._ids[number]}")
+
     # What targets have.
 
     def note_sent(self, target: str, outgoing: Outgoing) -> None:
@@ -197,6 +207,11 @@ class World:
             self._busy_since.setdefault(queue, self.now)
         else:
             self._tries[queue, id(delivery)] += 1
+            has_room = self.plan.dead_letters and self.plan.max_dead_letters >= 1 and not outgoing.context.dropped
+            if has_room and (
+                self._tries[queue, id(delivery)] > self.plan.tries or (queue, id(delivery)) in self._final
+            ):
+                self.breaks("tries", f"{queue} refuses {number} once more")
         if failure.final:
             self._final.add((queue, id(delivery)))
         if not outgoing.context.dropped:

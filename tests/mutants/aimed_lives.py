@@ -1,0 +1,260 @@
+"""Mutants that a simulated life must notice: of pump, window, order, offsets, batches, archives, RocketMQ's client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, mutants_of
+
+SIMULATED: Final = "simulation/test_simulation.py"
+
+LIVES: Final[list[Mutant]] = [
+    *mutants_of(
+        "bridge/pump/window.py",
+        SIMULATED,
+        (
+            "a lane is settled past what is not done",
+            "while lane and not lane[0].copies:",
+            "while lane and not (lane[0].copies and lane[-1].copies):",
+        ),
+        (
+            "the window has room for more than it holds",
+            "return min(self._most - self.messages, by_size)",
+            "return min(self._most, by_size)",
+        ),
+        (
+            "what is settled still fills the window",
+            "                self.bytes -= last.size\n",
+            "",
+        ),
+        (
+            "any number of bytes fits",
+            "if left < 0 and (count or self.messages):",
+            "if False:",
+        ),
+        (
+            "a delivery that is larger than the window waits for ever",
+            "if left < 0 and (count or self.messages):",
+            "if left < 0:",
+        ),
+        (
+            "what is dropped is settled",
+            "if not pending.copies and not pending.dropped:",
+            "if not pending.copies:",
+        ),
+        (
+            "what a lost connection had read is tried again",
+            "                pending.dropped = True\n",
+            "                pass\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/order.py",
+        SIMULATED,
+        (
+            "no key is held",
+            "        return self._key_of(outgoing) in self._lines",
+            "        return False",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        SIMULATED,
+        (
+            "what was in flight is sent again in any order",
+            "under_way = sorted(self._in_flight.values(), key=by_number)",
+            "under_way = sorted(self._in_flight.values(), key=by_number, reverse=True)",
+        ),
+        (
+            "what was in flight is forgotten with its connection",
+            "        self._launch(again)\n        self._release([outgoing for",
+            "        self._release([outgoing for",
+        ),
+        (
+            "a try too few",
+            "outgoing.attempts - outgoing.waits < self._policy.tries:",
+            "outgoing.attempts - outgoing.waits < self._policy.tries - 1:",
+        ),
+        (
+            "nothing waits behind a gate",
+            "waits = self._gates and find_partition(outgoing) in self._gates",
+            "waits = False",
+        ),
+        (
+            "a lost target is not opened again",
+            "        self.error = error\n        self._gone.set()",
+            "        self.error = error",
+        ),
+        (
+            "a message is done before its dead letter is written",
+            (
+                "            self._send_dead_letter(outgoing, failure)\n"
+                "            self._leave(outgoing)\n"
+                "        else:\n"
+                "            self._hold(outgoing, failure, fate)"
+            ),
+            (
+                "            self._send_dead_letter(outgoing, failure)\n"
+                "            finish_copies([outgoing.context])\n"
+                "            outgoing.context.window.settle()\n"
+                "            self._leave(outgoing)\n"
+                "        else:\n"
+                "            self._hold(outgoing, failure, fate)"
+            ),
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/gate.py",
+        SIMULATED,
+        (
+            "a gate never opens again",
+            "        self.waits = False\n\n    def accept",
+            "        self.waits = True\n\n    def accept",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/inlet.py",
+        SIMULATED,
+        (
+            "a source is opened before its targets",
+            "closed = [outlet.target.name for outlet in self._outlets if not outlet.connected]",
+            "closed = list[str]()",
+        ),
+        (
+            "a source that cannot settle is read for ever",
+            "                    self._task.cancel()  # its read may wait for a delivery that never comes\n",
+            "                    pass\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/pump.py",
+        SIMULATED,
+        (
+            "sources are closed before targets",
+            (
+                "            await _run_within(seconds, [outlet.close() for outlet in self._all])\n"
+                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])"
+            ),
+            (
+                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
+                "            await _run_within(seconds, [outlet.close() for outlet in self._all])"
+            ),
+        ),
+        (
+            "one copy of many is all",
+            "            pending.copies = copies\n",
+            "            pending.copies = 1\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/dead_letters.py",
+        SIMULATED,
+        (
+            "all may become dead letters at once",
+            ("        return max(FEWEST - self.dead, floor((share * self.messages - self.dead) / (1 - share)), 0)"),
+            "        return maxsize",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/undeliverable.py",
+        SIMULATED,
+        (
+            "what is dropped is never done",
+            ("            pending.held_reason = None\n            inlet.window.finish_copy(pending)\n        elif"),
+            "            pending.held_reason = None\n        elif",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/sending.py",
+        SIMULATED,
+        (
+            "a message that cannot be sent is forgotten",
+            "                loop.call_soon(connection.failed, outgoing, failure)",
+            "                pass",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/assignment.py",
+        SIMULATED,
+        (
+            "the offset behind the next is committed",
+            "        offset = delivery.position + 1\n",
+            "        offset = delivery.position + 2\n",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/consumer/member.py",
+        SIMULATED,
+        (
+            "what is read is given before its topic is known",
+            "                if lane.checked:\n                    taken.append(delivery)",
+            "                if True:\n                    taken.append(delivery)",
+        ),
+        (
+            "offsets that go back are one lane",
+            "                if message.offset() < lane.next:",
+            "                if False:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/plain.py",
+        SIMULATED,
+        (
+            "a batch that is refused is not given back",
+            "            batching.suspect(outgoing, error)\n            self._returned.append(outgoing)",
+            "            batching.suspect(outgoing, error)",
+        ),
+        (
+            "each message of a refused batch is refused",
+            "        elif error.code() in REFUSALS:\n            self._stopping",
+            "        elif error.code() in ():\n            self._stopping",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/archive/spool.py",
+        SIMULATED,
+        (
+            "what is not synced is confirmed",
+            "            sync_data(self._file)\n",
+            "",
+        ),
+        (
+            "a part of a batch that failed is left",
+            "                os.ftruncate(self._file, self.size)\n",
+            "                pass\n",
+        ),
+        (
+            "the name of a spool is not synced",
+            (
+                "            os.fsync(self._file)\n"
+                "            sync_folder(folder)\n"
+                "        except OSError:\n"
+                "            self.discard()"
+            ),
+            "            os.fsync(self._file)\n        except OSError:\n            self.discard()",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/archive/writing.py",
+        SIMULATED,
+        (
+            "what is written is confirmed before",
+            "                await asyncio.shield(appending)\n            except",
+            "                await asyncio.sleep(0)\n            except",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rocketmq/writing.py",
+        SIMULATED,
+        (
+            "what is not stored safely is confirmed",
+            'if status == "SEND_OK" or self._confirm_not_store_ok:',
+            "if True:",
+        ),
+        (
+            "a message that is illegal alone is forgotten",
+            '                self._receiver.failed(batch[0][0], Failure(f"illegal: {error}", final=True))',
+            "                pass",
+        ),
+    ),
+]
