@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from bridge.dead.conventions import ADDED, DEATHS, FIRST
 from bridge.interop.marks import HOPS, REASON
+from bridge.interop.replayed import COPIED, REPLAYED, find_published, keep_published
 from bridge.pump.dead_letters import PACKED
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
 from exchange.amqp.content import RAW_HEADER
@@ -36,8 +37,6 @@ REPLAY: Final = "x-hashstar-replay"
 """Header of a message that was published again: the digest of the dead letter that it was."""
 COUNTED: Final = frozenset({b"x-delivery-count", b"x-acquired-count"})
 """Headers that differ with each delivery."""
-KEPT: Final = {"CC": "x-hashstar-cc", "BCC": "x-hashstar-bcc"}
-"""Headers by which a broker would copy a message that goes to one queue -> the names that bridges keep them under."""
 ORIGIN: Final = "queue "
 """How the origin of a message that a bridge has read from a queue begins."""
 
@@ -57,10 +56,17 @@ def restore(message: Message, to: To) -> Message:
     """Return the message that became this dead letter. Raises InputError."""
     try:
         origin = _find_origin(message)
+        if origin.exchange == "" and REPLAYED in origin.content.raw:  # it died once more
+            key = origin.keys[0].encode("utf-8", "surrogateescape")
+            exchange, key, content = find_published(b"", key, origin.content)
+            origin = origin._replace(content=content, exchange=_decode(exchange), keys=(_decode(key), *origin.keys[1:]))
         content = origin.content
         names = [origin.exchange or "", origin.queue or "", *origin.keys]
         if max([len(name.encode("utf-8", "surrogateescape")) for name in names]) > SHORTSTR_BYTES:
             raise InputError(f"its headers name an exchange, a queue or a key of more than {SHORTSTR_BYTES} bytes")
+        for name in COUNTED:
+            if name in content.raw:
+                content = content.without_header(name.decode())
         if to == "exchange":
             if origin.exchange is None:
                 raise InputError("no header names the exchange that it was published to")
@@ -69,9 +75,8 @@ def restore(message: Message, to: To) -> Message:
             return build_lazy_message(origin.exchange, origin.keys[0], content, origin.body)
         if origin.queue is None:
             raise InputError("no header names the queue where it died")
-        for name, kept in KEPT.items():
-            if content.find(name) is not None:
-                content = content.with_header(kept, content.header(name)).without_header(name)
+        if origin.exchange is not None:
+            content = keep_published(content, origin.exchange, origin.keys[0], origin.queue)
         return build_lazy_message("", origin.queue, content, origin.body)
     except (MalformedHeader, ValueError) as error:
         raise InputError(f"its headers cannot be read: {error}") from None
@@ -105,7 +110,7 @@ def _of_bridge(message: Message, content: ContentHeader) -> _Origin:
     content = _without(content, ("hashstar-", HOPS))
     for name, value in kept.items():
         if value is not None:
-            is_header = name in KEPT
+            is_header = name in COPIED
             content = content.with_header(name, value) if is_header else content.with_property(name, value)
     return _Origin(content, body, exchange, (key,), queue)
 
@@ -154,7 +159,11 @@ def _text(content: ContentHeader, name: str) -> str | None:
 
 def _read_text(value: object) -> str | None:
     kind, raw = resolve_type(value)
-    return raw.decode("utf-8", "surrogateescape") if kind == "longstr" else None
+    return _decode(raw) if kind == "longstr" else None
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _without(content: ContentHeader, prefixes: tuple[str, ...]) -> ContentHeader:

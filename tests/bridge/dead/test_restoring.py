@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from bridge.dead.restoring import REPLAY, digest, restore, stamp
 from bridge.endpoint import Delivery
+from bridge.endpoints.rabbitmq.consumer.deliveries import make_deliveries
+from bridge.endpoints.rabbitmq.frames import Arrived
 from bridge.pump.dead_letters import build_dead_letter, pack
 from exchange import Message
 from exchange.amqp import ContentHeader, build_lazy_message, get_content
-from exchange.entities.releases import PROFILES
+from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import InputError
 from exchange.lifecycle.content import publish_content, record_death
 from tests.bridge.dead.test_grouping import rejected
@@ -57,6 +60,40 @@ def test_what_a_bridge_buries_is_restored(message: Message, packed: bool, origin
     else:
         with pytest.raises(InputError, match="no header names the queue"):
             restore(dead, "queue")
+
+
+def deliver(message: Message) -> Message:
+    """Return a message of the default exchange as the bridge that reads its queue takes it."""
+    header, key = get_content(message), message.routing_key.encode()
+    arrived = deque([Arrived(1, False, message.exchange.encode(), key, header.raw, message.body)])
+    [delivery] = make_deliveries(
+        arrived, 1, source="s", queue="jobs", epoch=0, on_redelivery=lambda _: None, on_expiration=lambda _: None
+    )
+    return delivery.message
+
+
+@given(MESSAGES, st.lists(st.sampled_from(["bridge", "broker"]), min_size=1, max_size=3))
+def test_a_bridge_takes_what_is_replayed_to_its_queue_as_it_was_published(
+    message: Message, buried_by: list[str]
+) -> None:
+    """However often it died there; a broker that buries it takes the expiration away."""
+    lives = LATEST_PROFILE.lives
+    taken = message
+    back = as_read(message)
+    for number, who in enumerate(buried_by):
+        if who == "bridge":
+            dead = build_dead_letter(Delivery(as_read(taken), origin="queue jobs"), "nack", "to", "billing", 3, 1.0)
+        else:
+            content = publish_content(replace(back, headers={**back.headers}, properties={**back.properties}), lives)
+            dead = record_death(content, "jobs", "rejected", ("dlx", None), 0, lives).as_message()
+        counted = get_content(as_read(dead)).with_header("x-acquired-count", number + 1)
+        back = restore(build_lazy_message(dead.exchange, dead.routing_key, counted, dead.body), "queue")
+        assert (back.exchange, back.routing_key) == ("", "jobs")
+        assert not {"CC", "BCC", "x-acquired-count"} & back.headers.keys()
+        taken = deliver(back)
+    lost = {"expiration"} if "broker" in buried_by else set()
+    wanted = {name: value for name, value in message.properties.items() if name not in lost}
+    assert same(taken, replace(message, properties=wanted))
 
 
 def test_a_header_that_no_bridge_could_read_is_restored_to_the_bit() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from bridge.endpoint import Delivery, validate_time
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.interop import identify_message
+from bridge.interop.replayed import REPLAYED, find_published
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message
 
 FIXED_BYTES: Final = 512
@@ -54,6 +55,9 @@ def make_deliveries(
     for _ in range(count):
         tag, redelivered, exchange, key, properties, body = arrived.popleft()
         content = ContentHeader(properties)
+        has_marks = properties[0] & HEADERS and b"x-" in properties
+        if has_marks and not exchange and REPLAYED in properties:
+            exchange, key, content = find_published(exchange, key, content)
         message = build_lazy_message(_decode_name(exchange), _decode_name(key), content, body)
         size = len(body) + len(properties) + FIXED_BYTES
         if redelivered:
@@ -61,7 +65,7 @@ def make_deliveries(
         if properties[0] & EXPIRATION:
             on_expiration(content)
         identity = time = None
-        if properties[1] & ID_OR_TIME or (properties[0] & HEADERS and b"x-" in properties):
+        if has_marks or properties[1] & ID_OR_TIME:
             identity, time = read_identity_and_time(source, queue, key, content, body)
         deliveries.append(Delivery(message, epoch, tag, identity, time, redelivered, size, origin))
     return deliveries

@@ -94,6 +94,8 @@ class RabbitmqSource(Source):
         """Whether the consumer was cancelled for good, and all that it was delivered has arrived."""
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
+        self._was_stream = False
+        """The same of the last consumer that the broker has answered: one that is begun is taken for a stream's."""
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._pacing: Pacing | None = None
@@ -156,7 +158,7 @@ class RabbitmqSource(Source):
 
     @property
     def settled_in(self) -> str | None:
-        return None if self._is_stream and not self._offsets.has_file else str(self._offsets.path or "")
+        return None if self._was_stream and not self._offsets.has_file else str(self._offsets.path or "")
 
     async def check(self) -> Sequence[Finding]:
         settings = SourceSettings(
@@ -221,18 +223,18 @@ class RabbitmqSource(Source):
         """Consume from the queue, whatever it is now: a stream takes an offset, which queues of other types refuse;
         ``last`` is the one that was settled last. Raises BrokerError for other refusals, Disconnected.
         """
-        was_stream = self._is_stream
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
             await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})
         except (BrokerError, Disconnected) as error:
             if isinstance(error, Disconnected) or not refuses_argument(error, OFFSET):
-                self._is_stream = was_stream  # what it is now is not known
+                self._is_stream = self._was_stream  # what it is now is not known
                 raise
             self._is_stream = False
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
             self._removed.forget()
             await self._begin(connection, self._arguments)
+        self._was_stream = self._is_stream
         self.takes_back = not self._is_stream
 
     async def _begin(self, connection: Connection, arguments: Mapping[str, Any]) -> None:
