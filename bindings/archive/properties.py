@@ -6,31 +6,15 @@ type. A bridge could not send such a message, so it never was one, or the archiv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
-from exchange.amqp.content import RAW_HEADER, WIDTHS, encode_property
+from exchange.amqp.content import WIDTHS, check_properties
 from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_text import decode_field
-from exchange.values.field_values import Typed
-
-
-def check_properties(properties: Mapping[str, Any]) -> None:
-    """Raise InputError naming the property that AMQP does not have, or whose value it cannot carry."""
-    for name, value in properties.items():
-        if value is None or (name == RAW_HEADER and type(value) is bytes):
-            continue
-        is_raw = type(value) is Typed and type(value.value) is bytes  # a text that is not UTF-8
-        try:
-            encode_property(name, value.value.decode("utf-8", "surrogateescape") if is_raw else value)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"properties: {error}") from None
 
 
 def find_wrong_properties(array: pa.MapArray) -> dict[int, str]:

@@ -33,8 +33,9 @@ import pyarrow.compute as pc
 
 from bindings.archive.fields import TABLE, TableBuilder, decode_tables, find_wrong_rows
 from bindings.archive.names import to_text_array, unescape
-from bindings.archive.properties import check_properties, find_wrong_properties
+from bindings.archive.properties import find_wrong_properties
 from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
+from exchange.amqp.content import check_properties
 from exchange.errors import BrokerError, InputError
 from exchange.values.message import Message
 

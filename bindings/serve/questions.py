@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from exchange.amqp.content import check_properties
 from exchange.entities.entities import Destination
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import clip_line
@@ -96,7 +97,11 @@ class Parameters:
     def message(self, name: str = "message") -> Message | None:
         """Return a message, as `hashstar route` takes it; None if the field is null or missing."""
         value = self._fields.get(name)
-        return None if value is None else decode_message(value)
+        if value is None:
+            return None
+        message = decode_message(value)
+        check_properties(message.properties)
+        return message
 
     def part(self, name: str) -> Destination | None:
         """Return an exchange or a queue, ``{"kind": "queue", "name": "billing"}``; None if it is null or missing."""

@@ -23,6 +23,7 @@ from exchange.amqp.fields import (
     encode_table,
     encode_value,
 )
+from exchange.errors import InputError
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import BASIC_PROPERTIES
 
@@ -356,3 +357,15 @@ def encode_property(name: str, value: Any) -> bytes:
         if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 8 * width:
             return number.to_bytes(width)
     raise ValueError(f"{value!r} is no {PROPERTIES[name]}, as the property {name} is")
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Raise InputError naming the property that AMQP does not have, or whose value it cannot carry."""
+    for name, value in properties.items():
+        if value is None or (name == RAW_HEADER and type(value) is bytes):
+            continue
+        is_raw = type(value) is Typed and type(value.value) is bytes  # a text that is not UTF-8
+        try:
+            encode_property(name, value.value.decode("utf-8", "surrogateescape") if is_raw else value)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"properties: {error}") from None

@@ -11,6 +11,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
 import click
 
+from exchange.amqp.content import check_properties
 from exchange.commands.console import fail, write_status
 from exchange.commands.options import LinesFile, accept_old_name, command
 from exchange.commands.output import form_options, output_option, print_form
@@ -183,6 +184,7 @@ def _read(file: IO[bytes], source: KeySource | None, reads_record: bool) -> Iter
                 yield _Line(position, fields, key, *(_read_value(fields) if reads_record else (UNKNOWN, "")))
             else:
                 message = decode_message(fields)
+                check_properties(message.properties)
                 yield _Line(position, fields, source.read(message), message.body, "")
         except InputError as error:
             way_out = "" if raw.lstrip()[:1] == b"{" else f"; {LINE}"

@@ -16,6 +16,7 @@ from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
 
 import click
 
+from exchange.amqp.content import check_properties
 from exchange.commands.completion import SOURCE, complete_names
 from exchange.commands.console import fail, show_caveat, show_progress
 from exchange.commands.options import LinesFile, accept_old_name, command, timeout_option, topology_option
@@ -183,6 +184,7 @@ def build_commands(load: Load) -> tuple[click.Command, click.Command]:
                 dict([_parse_field("--property", given) for given in properties]),
                 body.encode("utf-8", "surrogateescape"),
             )
+            check_properties(message.properties)
             explanation = follow_dead_letters(topology, router, router.explain(message, queue))
             lives = find_lives(topology, router, message) if life else None
         except NotFound as error:
@@ -252,6 +254,7 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
             if type(value) is dict and not FIELDS.issuperset(value):
                 _check_fields(value, notes)
             message = decode_message(value)
+            check_properties(message.properties)
             route = router.route(message)
         except (InputError, BrokerError) as error:
             located = f"{getattr(file, 'name', '-')}:{number}: {error}"

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from bindings.archive.fields import TableBuilder
 from bindings.archive.formats.detect import FORMATS, detect
-from bindings.archive.properties import check_properties, find_wrong_properties
+from bindings.archive.properties import find_wrong_properties
 from bindings.commands.audit import audit_command
 from exchange.amqp import ContentHeader
-from exchange.amqp.content import RAW_HEADER
+from exchange.amqp.content import RAW_HEADER, check_properties
 from exchange.errors import InputError
 from exchange.values.field_json import encode_table
 from exchange.values.field_values import Typed, resolve_type
