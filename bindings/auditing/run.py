@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.columns import TAKEN
-from bindings.archive.formats.detect import Archive, detect, drop_repeats
+from bindings.archive.formats.detect import Archive, detect, drop_repeats, refuse_within
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.auditing.engine import Engine, choose_engine, find_active_session
@@ -123,8 +123,10 @@ class AuditInput:
         """Return what counts this traffic; see `bindings.auditing.engine.choose_engine`."""
         return choose_engine(None if self.topics else self.files, asked=asked, refused=refused, jobs=jobs)
 
-    def check(self, *, spark: bool, keep_bad: str | None, refused: str = "") -> None:
+    def check(self, *, spark: bool, keep_bad: str | None, cache: Path | None = None, refused: str = "") -> None:
         """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``.
+
+        The same for a folder of ``keep_bad`` or ``cache`` inside of an archive.
 
         ``refused`` is the option by which Spark is not used; "" for none.
         """
@@ -133,6 +135,9 @@ class AuditInput:
             raise InputError(f"{self.topics[0]}: a topic can be read by Spark only; {way_out}")
         if self.topics and keep_bad is not None:
             raise InputError(f"{self.topics[0]}: bad records of a topic cannot be kept; omit --keep-bad")
+        for folder, what in ((cache, "kept results"), (keep_bad, "bad records")):
+            if folder is not None:
+                refuse_within(FilePath(folder), [archive.path for archive in self.archives], what)
 
     @property
     def descriptions(self) -> tuple[Archived, ...]:
@@ -276,7 +281,7 @@ def count_studies(
 
     Without Spark, parts of ``most_bytes`` altogether are read, drawn by chance; None for all.
     """
-    traffic.check(spark=spark is not None, keep_bad=keep_bad)
+    traffic.check(spark=spark is not None, keep_bad=keep_bad, cache=cache)
     files = traffic.files
     if spark is None:
         if files is None:
@@ -329,8 +334,12 @@ def report_on(
 def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRESHOLDS) -> tuple[Tally, Report]:
     """Return the sum of saved tallies, and the report on that sum.
 
-    Raises InputError for a file that cannot be read, holds no tally, or holds a tally for another topology.
+    Raises InputError for a file that cannot be read, that is there twice, or holds no tally for this topology.
     """
+    given: dict[str, Path] = {}
+    for path in paths:
+        if (first := given.setdefault(os.path.realpath(path), path)) is not path:
+            raise InputError(f"{path}: the same file as {first}, and its counts would be added twice; give it once")
     total = Tally(compute_fingerprint(subject.topology))
     for path in paths:
         tally = load_tally(FilePath(path))

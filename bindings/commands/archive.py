@@ -180,11 +180,12 @@ def convert_command(
     target = target or output or ""
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import ConversionError, convert
-        from bindings.archive.formats.detect import detect
+        from bindings.archive.formats.detect import detect, refuse_within
         from bindings.archive.places import parse_address
 
         if (stored := parse_address(target)) is not None:
             raise InputError(f"{stored}: archives are written to folders; copy it there afterwards")
+        refuse_within(Path(target), [source], "converted records")
         archive = detect(source, mapped.mapping())
         if archive.repeated:
             echo_line(f"{archive.path}: {archive.notes[-1]}", err=True)

@@ -18,6 +18,7 @@ from bindings.commands.audit_options import (
     Thresholds,
     output_options,
     parse_time,
+    refuse_outputs_in,
     spark_options,
     threshold_options,
 )
@@ -141,6 +142,7 @@ def run_command(
         vhost_taken = _vhost_taken(archive_vhost, subject.topology)
         selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
         traffic = open_traffic(archives, mapped.mapping())
+        refuse_outputs_in(traffic.archives)
         for notice in traffic.notices:
             echo_line(notice, err=True)
         if jobs is not None and where.asked:
@@ -235,14 +237,14 @@ def follow_command(
 ) -> None:
     """Audit what is new in an archive that grows.
 
-    ARCHIVE may also be a topic, kafka://HOST:PORT/TOPIC; the report is about everything until now. The counts are kept
-    in --state: run the command again, every night or after a crash, and it continues there; each record counts once.
-    With --every it keeps running, and rewrites the files of --html, --junit, --tables and --save-tally whenever there
-    are new records; what is printed, also to --output, comes at the end.
+    This needs Spark. ARCHIVE may also be a topic, kafka://HOST:PORT/TOPIC; the report is about everything until now.
+    The counts are kept in --state: run the command again, every night or after a crash, and it continues there; each
+    record counts once. With --every it keeps running, and rewrites the files of --html, --junit, --tables and
+    --save-tally whenever there are new records; what is printed, also to --output, comes at the end.
 
     Exit codes: as hashstar audit run.
     """
-    with exit_on_error(EXTRA):
+    with exit_on_error("spark"):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import describe_archive, report_on
         from bindings.auditing.spark.session import open_session

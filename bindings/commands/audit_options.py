@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -20,6 +21,7 @@ from exchange.commands.output import choose_form, form_option, print_form
 from exchange.errors import InputError
 
 if TYPE_CHECKING:
+    from bindings.archive.formats.detect import Archive
     from bindings.counts.tally import Tally
     from bindings.report.model import Report
     from bindings.report.thresholds import Settings
@@ -84,6 +86,16 @@ class Outputs:
     def print(self, report: Report) -> None:
         """Print the report."""
         print_form(FORMS[self.form], report, whole=self.whole)
+
+
+def refuse_outputs_in(archives: Iterable[Archive]) -> None:
+    """Raise InputError if a file that the running command writes would replace one of an archive."""
+    read = {os.path.realpath(file) for archive in archives for file, _ in archive.all_files if type(file) is str}
+    context = click.get_current_context()
+    for option in context.command.params:
+        path = context.params.get(option.name or "") if isinstance(option, ReportOption) else None
+        if path is not None and os.path.realpath(path) in read:
+            raise InputError(f"{path}: is a file of the archive, too; give another file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +264,11 @@ output_options = _gather(
             if form.option and name != "json"
         },
         "save_tally": click.option(
-            "--save-tally", type=PATH, metavar="FILE", help="Save the counts, for hashstar audit merge."
+            "--save-tally",
+            cls=ReportOption,
+            type=PATH,
+            metavar="FILE",
+            help="Save the counts, for hashstar audit merge.",
         ),
     },
     _make_outputs,

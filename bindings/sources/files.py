@@ -119,12 +119,18 @@ def save_form(form: Form, *result: Any, path: Path, with_folders: bool = False) 
 
 
 def make_folders(path: Path) -> None:
-    """Create a folder and its missing parents, accessible to their owner and group only. Raises OSError."""
+    """Create a folder and its missing parents, accessible to their owner and group only.
+
+    Raises OSError, NotADirectoryError if something else is there.
+    """
     missing = [path]
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
     for folder in reversed(missing):
-        folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        try:
+            folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 def _compress(file: BinaryIO) -> gzip.GzipFile:

@@ -9,9 +9,10 @@ names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit lo
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from itertools import repeat
 from pathlib import Path
 from typing import Final
@@ -121,6 +122,24 @@ def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
         return _detect(path, FORMATS if mapping is None else list_formats(mapping))
     except OSError as error:
         raise InputError(f"{error.filename or show_place(path)}: cannot be read: {error.strerror}") from None
+
+
+def refuse_within(path: Path, archives: Iterable[str], what: str) -> None:
+    """Raise InputError if a file that is written, or those of a folder, would be files of one of these archives.
+
+    ``archives`` are files, folders and patterns, and ``what`` is what is written, in the plural.
+    """
+    there = path.resolve()
+    for archive in archives:
+        root = Path(archive)
+        if root.is_dir():
+            below = there.is_relative_to(root.resolve()) and there.relative_to(root.resolve())
+            inside = below is not False and not any(name[0] in HIDDEN for name in below.parts)
+        else:
+            written = map(str, (there, there / "file"))
+            inside = is_pattern(archive) and any(fnmatch(each, str(root.absolute())) for each in written)
+        if inside:
+            raise InputError(f"{path}: {what} would be read as part of {archive}; give a place outside of it")
 
 
 def _detect(path: str, known: Sequence[Format]) -> Archive:

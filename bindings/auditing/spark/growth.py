@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from bindings.archive.formats.detect import detect, list_formats
+from bindings.archive.formats.detect import detect, list_formats, refuse_within
 from bindings.archive.formats.lakes import find_table_kind, refuse_part
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import parse_address
@@ -94,6 +94,7 @@ class Growth:
     ) -> None:  # fmt: skip
         if (stored := parse_address(archive)) is not None:
             raise InputError(f"{stored}: archives in stores are audited, but not followed")
+        refuse_within(folder, [archive], "the files of the state")
         self._root = Path(archive).absolute()
         self._folder = folder
         self._mapping = mapping

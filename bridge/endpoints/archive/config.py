@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from bindings.archive.formats.detect import refuse_within
 from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoints.archive import keys
 from bridge.endpoints.archive.columns import to_folder_name
@@ -21,6 +22,7 @@ from bridge.endpoints.archive.writing import ArchiveTarget
 from bridge.pump.keys import EXCHANGE, ROUTING_KEY
 from bridge.pump.policy import Policy
 from bridge.table import Table
+from exchange.errors import InputError
 
 __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "target"]
 
@@ -41,10 +43,16 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
     path = _path(url, table)
     kept = keys.STATE.read(table)
     beside = path.parent / f".{path.name}.{name}.replay.json"
+    settled = None if kept == "off" else beside if kept is None else table.resolve_path(kept)
+    if settled is not None:
+        try:
+            refuse_within(settled, [str(path)], "the state of the replay")
+        except InputError as error:
+            raise table.error(keys.STATE.name, str(error)) from None
     return ArchiveSource(
         name,
         str(path),
-        None if kept == "off" else beside if kept is None else table.resolve_path(kept),
+        settled,
         speed=keys.SPEED.read(table),
         window=ReplayWindow(keys.SINCE.read(table), keys.UNTIL.read(table)),
         follow=keys.FOLLOW.read(table),

@@ -296,3 +296,53 @@ def test_the_command_says_how_many_files_were_counted_before(tmp_path: Path) -> 
     result = CliRunner().invoke(find_command("audit"), [*arguments, "--master", "local[1]"])
     assert result.exit_code == 2
     assert "uses no --cache" in result.stderr
+
+
+def test_nothing_is_written_where_the_next_run_would_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").mkdir()
+    Path("link").symlink_to("a")
+    Path("a/1.jsonl").write_text('{"exchange": "e", "routing_key": "k"}\n')
+    Path("t.bindings").write_text("exchange e: topic\n")
+    written = {
+        "audit t.bindings ARCHIVE --no-spark --cache PLACE": "kept results",
+        "audit t.bindings ARCHIVE --no-spark --keep-bad PLACE": "bad records",
+        "archive convert ARCHIVE PLACE": "converted records",
+    }
+    inside = [("a", "a"), ("a", "a/b"), ("a/../a", "./a/b/c"), ("a/*", "a/b"), ("a", "link/b"), ("link", "a/b")]
+    outside = [("a/*.jsonl", "a/b"), ("a", "ab"), ("a", "a/.kept"), ("a/1.jsonl", "a/c")]
+    for number, (command, what) in enumerate(written.items()):
+        for archive, place in [*inside, *outside]:
+            new = place if place == "a" else f"{place}{number}"
+            words = command.replace("ARCHIVE", archive).replace("PLACE", new).split()
+            output = CliRunner().invoke(find_command(words[0]), words[1:]).output
+            refused = f"{what} would be read as part of {archive}" in output
+            assert refused == ((archive, place) in inside), (words, output)
+
+
+def test_no_output_replaces_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").mkdir()
+    line, topology = '{"exchange": "e", "routing_key": "k"}\n', "exchange e: topic\n"
+    Path("a/1.jsonl").write_text(line)
+    Path("t.bindings").write_text(topology)
+    audit = find_command("audit")
+    for option in ("--save-tally", "--html", "-o"):
+        for archive, output in (
+            ("a", "a/1.jsonl"),
+            ("a/1.jsonl", "a/../a/1.jsonl"),
+            ("a/*", "a/1.jsonl"),
+            ("a", "t.bindings"),
+        ):
+            ended = CliRunner().invoke(audit, ["t.bindings", archive, "--no-spark", option, output])
+            assert (ended.exit_code, Path("a/1.jsonl").read_text(), Path("t.bindings").read_text()) == (
+                2,
+                line,
+                topology,
+            )
+    for name in ("one", "other"):
+        assert CliRunner().invoke(audit, ["t.bindings", "a", "--no-spark", "--save-tally", name]).exit_code == 0
+    Path("link").symlink_to("one")
+    assert CliRunner().invoke(audit, ["merge", "t.bindings", "one", "other"]).exit_code == 0
+    for again in ("one", "link"):
+        assert "give it once" in CliRunner().invoke(audit, ["merge", "t.bindings", "one", again]).output
