@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -145,6 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program. Errors of the user or the machine are printed in one line, without a traceback."""
     if sys.stdout is None:  # closed: what writes to a file that can only be read gets an error with a reason
         sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123
+    closed_input = sys.stdin is None
+    if closed_input:  # likewise; and no file that is opened later takes its place
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY))  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # whatever the locale, a name that it lacks is visible
@@ -171,11 +175,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(READ_ENOUGH) from None
     except OSError as error:  # what a command reads and writes by name it reports itself
         _discard_output()
-        text = (
-            f"{error.filename}: {error.strerror or error}"
-            if error.filename is not None
-            else f"standard output cannot be written: {error.strerror or 'it is closed'}"
-        )
+        if error.filename is not None:
+            text = f"{error.filename}: {error.strerror or error}"
+        elif closed_input and error.errno == errno.EBADF:
+            text = "standard input cannot be read: it is closed"
+        else:
+            text = f"standard output cannot be written: {error.strerror or 'it is closed'}"
         click.echo(hide_logins(escape_lines(f"hashstar: {text}")), err=True)
         raise SystemExit(2) from None
     except MemoryError:

@@ -394,6 +394,31 @@ def test_so_is_one_of_a_program_that_a_shell_starts(definitions: str, redirected
     assert reason in line
 
 
+def test_properties_that_no_message_can_have_are_refused(definitions: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    for given, reason in (("priority=300", "300 is no octet"), ("foo=1", "AMQP has no property 'foo'")):
+        name, _, value = given.partition("=")
+        lines.write_text(json.dumps({"exchange": "", "routing_key": "a", "properties": {name: int(value)}}))
+        by = ["partition", "--partitioner", "kafka.murmur2", "--partitions", "3", "--by", "routing_key"]
+        explain, route = ["explain", definitions, "", "a", "-P", given], ["route", definitions, str(lines)]
+        for command in (explain, route, [*by, str(lines)]):
+            ended = command_server().run(command)
+            assert (ended.code, reason in ended.err) == (2, True), (command, ended)
+
+
+def test_a_closed_standard_input_is_an_error_in_one_line(definitions: str, tmp_path: Path) -> None:
+    """Services of cron and supervisors may start programs so. No file that is opened takes its place."""
+    partition = "partition --partitioner kafka.murmur2 --partitions 3"
+    for command in ("route {}", "check -", "fmt -", "diff {} -", "convert - x.json", partition):
+        line = f"{sys.executable} -m bridge.cli {command.format(definitions)} <&-"
+        result = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=find_limit(),
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert result.returncode == 2, command
+        assert result.stderr.splitlines()[-1] == "hashstar: standard input cannot be read: it is closed", command
+
+
 LONG = [
     {**DEFINITIONS["bindings"][0], "routing_key": f"a.{'b' * 300}"},
     {**DEFINITIONS["bindings"][0], "routing_key": "a.#." + "é" * 150},
