@@ -326,8 +326,9 @@ class Source(Endpoint):
     async def stop_taking(self) -> bool:
         """Have the system send no more messages; return whether `read` gives what it has sent, and raises EndOfStream.
 
-        What was sent and is not read goes back to its system (`takes_back`): the next reader may be given later
-        messages before. So a queue is read to there before it is closed. Raises BrokerError, Disconnected.
+        What was sent and is not read goes back to its system (`takes_back`), which may count it as a delivery, and give
+        the next reader later messages before. So a queue is read to there before it is closed. Raises BrokerError,
+        Disconnected.
         """
         return False
 

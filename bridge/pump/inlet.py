@@ -153,6 +153,8 @@ class InletReader:
         self._outlets = outlets
         self._policy = policy
         self._rate = own.rate
+        self._free_at = 0.0
+        """When the rate permits the next delivery, by the loop's time."""
         self._random = random
         self._take = take
         self._is_paused = is_paused
@@ -241,16 +243,14 @@ class InletReader:
             await self.empty()
 
     async def _read_rest(self) -> None:
-        window, source = self.inlet.window, self.inlet.source
-        if not self._is_open or self._is_paused() or self._rate is not None or not await source.stop_taking():
-            return
-        await self._admit(self._unadmitted)
-        try:
-            while True:
-                await self._wait(lambda: window.room > 0)
-                await self._admit(await source.read(min(window.room, BATCH)))
-        except EndOfStream:
+        if self._is_open and not self._is_paused() and await self.inlet.source.stop_taking():
+            await self._admit(self._unadmitted)
+            await self._read()
             self.inlet.is_read_out = True
+
+    def _may_move(self) -> bool:
+        """Return whether deliveries may be taken: not in a pause, unless it began when the pump was stopped already."""
+        return self._is_draining or not self._is_paused()
 
     async def close(self) -> None:
         """Close the source; log what goes wrong."""
@@ -263,22 +263,27 @@ class InletReader:
         """Read to the end of the stream. Raises Disconnected."""
         inlet, loop, rate = self.inlet, asyncio.get_running_loop(), self._rate
         window, source = inlet.window, inlet.source
-        free_at = loop.time()
+        self._free_at = max(self._free_at, loop.time())
         while True:
-            while self._is_paused() or window.room <= 0:
-                await self._wait(lambda: not self._is_paused() and window.room > 0)
+            while not self._may_move() or window.room <= 0:
+                await self._wait(lambda: self._may_move() and window.room > 0)
+            if self._is_draining and window.messages and self._is_stuck():
+                raise _Stuck
             limit = min(window.room, BATCH)
             if rate is not None:
-                free_at = max(free_at, loop.time() - 1.0)  # unused rate is saved up for at most a second
-                await asyncio.sleep(max(0.0, free_at - loop.time()))
+                self._free_at = max(self._free_at, loop.time() - 1.0)  # unused rate is saved up for at most a second
                 limit = min(limit, max(1, int(rate / 10)))  # at most the messages of a tenth of a second
+                if not self._is_draining:
+                    await asyncio.sleep(max(0.0, self._free_at - loop.time()))
             try:
                 deliveries = await source.read(limit)
             except EndOfStream:
                 await self.empty()
                 return
             if rate is not None:
-                free_at += len(deliveries) / rate
+                if self._is_draining:  # after the read, which may find the end: that is not waited for
+                    await asyncio.sleep(max(0.0, self._free_at - loop.time()))
+                self._free_at += len(deliveries) / rate
             await self._admit(deliveries)
             await asyncio.sleep(0)  # let other tasks run, even if this source always has messages
 
@@ -287,7 +292,7 @@ class InletReader:
         window = self.inlet.window
 
         def ready() -> bool:
-            return not self._is_paused() and window.fitting(deliveries) > 0
+            return self._may_move() and window.fitting(deliveries) > 0
 
         while True:
             count = window.fitting(deliveries)

@@ -20,7 +20,7 @@ from typing import Final
 
 from bindings.sources.files import open_file
 from bridge.aside import call_aside
-from exchange.amqp import ContentHeader
+from exchange.amqp import ContentHeader, get_content
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.text.numbers import is_digits
@@ -128,6 +128,13 @@ class StreamOffsets:
         """Remember that all messages up to this offset are settled, without writing it yet."""
         self._last = offset
         self._fingerprint = fingerprint
+
+    def settle_message(self, message: Message, failed: Callable[[OSError], None]) -> None:
+        """Remember the offset of a message that is settled, and write it soon; see `write_soon`."""
+        offset = read_offset(get_content(message))
+        if offset is not None:
+            self.settle(offset, lambda: fingerprint_message(message))
+            self.write_soon(failed)
 
     def forget(self) -> None:
         """Forget what was settled since the process began; what stands in the file is still known."""

@@ -25,21 +25,15 @@ from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, fin
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, StreamOffsets, fingerprint_message, read_offset
+from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
-from bridge.endpoints.rabbitmq.consumer.resuming import (
-    FIND_SECONDS,
-    check_position,
-    explain_missing,
-    explain_other,
-    find_offset,
-)
+from bridge.endpoints.rabbitmq.consumer.resuming import check_position, explain_other, find_offset, wait_for_settled
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
-from exchange.amqp import ContentHeader, get_content
+from exchange.amqp import ContentHeader
 from exchange.errors import BrokerError
 
 LOG: Final = logging.getLogger(__name__)
@@ -90,17 +84,16 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._is_stopped = False
-        """Whether the consumer was cancelled for good, and all that it was delivered has arrived."""
+        self._is_stopped = False  # whether the consumer was cancelled for good, and all that it was sent has arrived
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._was_stream = False
         """The same of the last consumer that the broker has answered: one that is begun is taken for a stream's."""
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
-        self._pacing: Pacing | None = None
-        """Decides how many messages are given; None: as many as there are."""
+        self._pacing: Pacing | None = None  # decides how many messages are given; None: as many as there are
         self._changing: asyncio.Task[None] | None = None  # changes the prefetch
+        self._is_ending = False  # whether the consumer is, or will be, cancelled for good
         self._last = 0  # delivery tag of the last delivery that has arrived
         self._given = 0  # delivery tag of the last delivery that was read
         self._settled = 0  # delivery tag of the last settled delivery
@@ -175,7 +168,7 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._forget()
         self._news.clear()
-        self._trouble, self._is_stopped = None, False
+        self._trouble, self._is_ending, self._is_stopped = None, False, False
         self._last = self._given = self._settled = self._acked = 0
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
@@ -247,13 +240,16 @@ class RabbitmqSource(Source):
         self._channel = channel
 
     async def _pace(self, pacing: Pacing, limit: int) -> int:
-        """Return how many messages may be read, 1 to ``limit``, as soon as that is so. Raises Disconnected."""
+        """Return how many messages may be read, 1 to ``limit``, as soon as that is so. Raises as `read`."""
         while True:
             self._check_connected()
-            if self._changing is None and pacing.may_start(self._arrived, self._given, self._settled):
+            is_steady = self._changing is None and not self._is_ending
+            if is_steady and pacing.may_start(self._arrived, self._given, self._settled):
                 self._change(pacing)
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
+            if self._is_stopped and not self._arrived:
+                raise EndOfStream
             self._news.clear()
             await self._news.wait()
 
@@ -280,15 +276,13 @@ class RabbitmqSource(Source):
             connection.lose(error)
         finally:
             self._changing = None
+            if self._is_ending:
+                self._end_consumer(channel)
             self._news.set()
 
     async def _skip_settled(self, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if neither it nor a later one is there."""
-        try:
-            async with asyncio.timeout(FIND_SECONDS):
-                await self._wait_for_arrival()
-        except TimeoutError:
-            raise Disconnected(explain_missing(self._queue, self._offsets)) from None
+        await wait_for_settled(self._wait_for_arrival(), self._queue, self._offsets)
         first = self._arrived[0]
         if (problem := explain_other(self._queue, self._offsets, first)) is not None:
             self._offsets.forget()  # without a file, the next try begins as a new source would
@@ -329,10 +323,19 @@ class RabbitmqSource(Source):
             self._check_connected()
 
     async def stop_taking(self) -> bool:
-        if self._channel is None or self._pacing is not None or self._is_stream:  # a stream takes nothing back
+        if self._channel is None or self._is_stream:  # a stream takes nothing back
             return False
-        self._channel.cancel_soon(self._note_stop)
+        self._is_ending = True
+        if self._changing is None:
+            self._end_consumer(self._channel)
         return True
+
+    def _end_consumer(self, channel: Channel) -> None:
+        """Cancel the consumer for good, if there is one."""
+        if self._pacing is not None and self._pacing.is_stopped:
+            self._note_stop()
+        else:
+            channel.cancel_soon(self._note_stop)
 
     def _note_stop(self) -> None:
         self._is_stopped = True
@@ -374,14 +377,7 @@ class RabbitmqSource(Source):
         if self._pacing is not None:
             self._news.set()
         if self._is_stream:
-            self._remember_offset(delivery)
-
-    def _remember_offset(self, delivery: Delivery) -> None:
-        """Remember the offset of a stream's settled delivery, and have it written soon."""
-        offset = read_offset(get_content(delivery.message))
-        if offset is not None:
-            self._offsets.settle(offset, lambda: fingerprint_message(delivery.message))
-            self._offsets.write_soon(self._give_up_offsets)
+            self._offsets.settle_message(delivery.message, self._give_up_offsets)
 
     def _give_up_offsets(self, error: OSError) -> None:
         trouble = Disconnected(f"offsets cannot be written: {error}")
@@ -393,7 +389,7 @@ class RabbitmqSource(Source):
     def _ack(self) -> None:
         """Acknowledge what is settled: at once, or when the consumer is cancelled, so that it gets no more before."""
         pacing = self._pacing
-        if pacing is None or not pacing.may_grow(self._settled, self._last - self._acked):
+        if pacing is None or self._is_ending or not pacing.may_grow(self._settled, self._last - self._acked):
             self._acknowledge()
         elif self._changing is None:
             self._change(pacing)

@@ -7,7 +7,7 @@ of the same name, or it has lost its end: a consumer at the old offset would get
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import pika
@@ -32,6 +32,15 @@ def explain_missing(queue: str, offsets: StreamOffsets) -> str:
         f"stream {queue!r} has nothing from offset {offsets.last} on, which was settled; if it was "
         f"deleted and declared anew, {offsets.way_out}"
     )
+
+
+async def wait_for_settled(arrival: Awaitable[None], queue: str, offsets: StreamOffsets) -> None:
+    """Wait for the message that was settled last, or a later one. Raises Disconnected if none comes."""
+    try:
+        async with asyncio.timeout(FIND_SECONDS):
+            await arrival
+    except TimeoutError:
+        raise Disconnected(explain_missing(queue, offsets)) from None
 
 
 def explain_other(queue: str, offsets: StreamOffsets, first: Arrived) -> str | None:

@@ -13,14 +13,14 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from bindings.testing.server import AmqpServer
-from bridge.endpoint import Disconnected
+from bridge.endpoint import Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.consumer import reading
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from tests.support.bridge.behaviour import on_a_loop
-from tests.support.waiting import stretch, until
+from tests.support.waiting import find_limit, stretch, until
 
 COUNT = 120
 GUILTY = 57
@@ -170,3 +170,35 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
         await until(partial(has_arrived, source, size))
         assert len(await source.read(1_000)) == size
         await source.close()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 25])
+@on_a_loop
+async def test_a_source_that_takes_no_more_gives_all_that_it_was_sent_and_nothing_counts_as_a_delivery(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Also while the prefetch changes: the consumer is cancelled then, or the next one is on its way."""
+    fill(channel, 3)
+    know(monkeypatch, QueueFacts("quorum", 3))
+    source = make_source(server, prefetch=10)
+    found: list[int] = []
+
+    async def read_and_settle() -> None:
+        deliveries = await source.read(1_000)
+        found.extend(int(each.message.body) for each in deliveries)
+        source.settle(deliveries[-1])
+
+    await source.open()
+    for turn in range(turns):
+        await read_and_settle()
+        await asyncio.sleep(0.001 * (turn % 3))
+    assert await source.stop_taking()
+    with suppress(EndOfStream):
+        while True:
+            await asyncio.wait_for(read_and_settle(), find_limit())
+    await source.close()
+    assert found == list(range(len(found)))
+    while (answer := channel.basic_get("q", auto_ack=True))[0] is not None:
+        assert not answer[0].redelivered
+        found.append(int(answer[2]))
+    assert found == list(range(COUNT))

@@ -558,7 +558,7 @@ async def test_a_stream_without_a_file_is_read_from_its_beginning_and_continues_
 async def test_a_recreated_stream_is_reported_and_not_skipped(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.reading.FIND_SECONDS", 2.0)
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.resuming.FIND_SECONDS", 2.0)
     queue, path = broker.queue(x_queue_type="stream"), tmp_path / "offsets"
     broker.put(queue, b"a", b"b")
     path.write_text("19\n")

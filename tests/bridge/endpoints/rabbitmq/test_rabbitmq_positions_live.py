@@ -27,8 +27,7 @@ async def test_a_stream_that_ends_before_the_offset_in_its_file_is_an_error_of_t
     assert await look_at_position(broker.source(queue, offsets=path), "offsets") == [
         ("ok", f"stream {queue!r}: goes on after offset 9")
     ]
-    for name in ("consumer.resuming", "consumer.reading"):
-        monkeypatch.setattr(f"bridge.endpoints.rabbitmq.{name}.FIND_SECONDS", 2.0)
+    monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.resuming.FIND_SECONDS", 2.0)
     broker.channel.queue_delete(queue)
     broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
     broker.put(queue, b"0")

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bridge.endpoint import Disconnected, Outgoing
+from bridge.endpoint import Disconnected, EndOfStream, Outgoing
 from bridge.endpoints.memory import MemoryTarget
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.consumer.redeliveries import CAREFUL_PREFETCH, Redeliveries
+from bridge.endpoints.rabbitmq.consumer.redeliveries import CAREFUL_PREFETCH, Redeliveries, count_deliveries
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
+from exchange.amqp import get_content
 from tests.support.bridge.behaviour import Silent, on_a_loop, read_all_of, router_to
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.relay import relay_to
@@ -274,3 +275,30 @@ async def test_messages_stay_in_order_while_the_prefetch_grows(broker: Broker) -
         await source.close()
     assert set(found) == set(range(400))
     assert source.most_deliveries == 0
+
+
+@pytest.mark.parametrize("limit", [3, 20])
+@on_a_loop
+async def test_what_a_quorum_queue_had_sent_before_a_stop_is_read_and_counts_as_no_delivery(
+    broker: Broker, limit: int
+) -> None:
+    queue = broker.queue(**{"x-queue-type": "quorum", "x-delivery-limit": limit})
+    broker.put(queue, *[b"%d" % n for n in range(300)])
+    found: list[int] = []
+    while len(found) < 300:  # as after each reload
+        source = broker.source(queue, prefetch=40, management=broker.server.management_url)
+        await source.open()
+        assert source._pacing is not None
+        is_ending = False
+        with suppress(EndOfStream):
+            while True:
+                deliveries = await asyncio.wait_for(source.read(1_000), find_limit())
+                assert not any(count_deliveries(get_content(each.message)) for each in deliveries)
+                found += [int(each.message.body) for each in deliveries]
+                source.settle(deliveries[-1])
+                if not is_ending and (len(deliveries) > 3 or len(found) == 300):
+                    is_ending = await source.stop_taking()
+        await source.close()
+        await until(lambda: not broker.consumers(queue))
+    assert found == list(range(300))
+    assert not broker.bodies(queue)
