@@ -51,8 +51,9 @@ OURS: Final = "hashstar"
 """Product of the connections of bridges, one of which may stand by for another."""
 
 
-FORGOTTEN_AFTER: Final = 600.0
-"""Seconds after which the next expiration of a message counts, even if it is longer."""
+EXPIRATIONS: Final = 10
+"""Number of minutes of reading whose messages' expirations count. An outage is no reading: what waits then may well
+expire as what was read before it."""
 
 
 class Removed:
@@ -67,25 +68,32 @@ class Removed:
         """Offsets of the present stream that were passed over."""
         self.settings: Sequence[Removal] = ()
         """What removes messages by the queue's settings, as they were seen last."""
-        self._expiration: tuple[float, float] | None = None
-        """Shortest expiration of the messages that were read, in seconds, and when one had it, by the loop's time."""
+        self._minute = 0
+        """Minute of the last read, by the loop's time."""
+        self._shortest: dict[int, float] = {}
+        """Minute -> shortest expiration of the messages that were read in it, in seconds."""
+
+    def note_read(self, now: float) -> None:
+        """Take note that messages are read now, and forget expirations that were seen too long before."""
+        self._minute = int(now // 60)
+        while self._shortest and (first := next(iter(self._shortest))) <= self._minute - EXPIRATIONS:
+            del self._shortest[first]
 
     def see_expiration(self, content: ContentHeader) -> None:
-        """Take note of a message that expires by itself: those behind it may, too."""
+        """Take note of a message just read that expires by itself: those behind it may, too."""
         with suppress(MalformedHeader, ValueError):
-            seconds, now = int(content.property("expiration")) / 1_000, asyncio.get_running_loop().time()
-            before = self._expiration
-            if before is None or seconds <= before[0] or now - before[1] > FORGOTTEN_AFTER:
-                self._expiration = seconds, now
+            seconds = int(content.property("expiration")) / 1_000
+            self._shortest[self._minute] = min(seconds, self._shortest.get(self._minute, seconds))
 
     @property
     def expirations(self) -> Sequence[Removal]:
-        """What removes messages that expire by themselves, if the latest that were read do."""
-        if self._expiration is None:
+        """What removes messages that expire by themselves, if some of the latest that were read do."""
+        if not self._shortest:
             return ()
-        time = show_seconds(self._expiration[0])
+        seconds = min(self._shortest.values())
+        time = show_seconds(seconds)
         what = f"queue {self._queue!r} has messages that their publisher lets expire after {time} (expiration)"
-        return (Removal(what, self._expiration[0]),)
+        return (Removal(what, seconds),)
 
     def forget(self) -> None:
         """Forget the offsets of a stream that is gone."""

@@ -353,6 +353,7 @@ class RabbitmqSource(Source):
             await self._wait_for_arrival()
         else:
             limit = await self._pace(self._pacing, limit)
+        self._removed.note_read(asyncio.get_running_loop().time())
         deliveries = make_deliveries(
             self._arrived, min(limit, len(self._arrived)), source=self.name, queue=self._queue, epoch=self._epoch,
             on_redelivery=self._check_redelivery, on_expiration=self._removed.see_expiration,

@@ -138,3 +138,27 @@ def test_of_a_stream_offsets_that_were_passed_over_and_are_gone_are_counted(
     counted = removed.deletions.count(expected, first, is_drained=False)
     gaps = [range(one + 1, other) for one, other in pairwise(whole)]
     assert counted == len([each for gap in gaps for each in gap if each < first])
+
+
+READS = st.lists(st.tuples(st.floats(0, 400), st.none() | st.integers(0, 100)), max_size=60)
+"""Seconds since the read before, and the expiration of the message."""
+
+
+@given(READS)
+def test_the_shortest_expiration_is_that_of_ten_minutes_before_the_last_read(
+    reads: list[tuple[float, int | None]],
+) -> None:
+    """Give or take the minute in which it began; that nothing is read afterwards forgets none."""
+    removed, now, seen = Removed("from", "q"), 0.0, list[tuple[float, float]]()
+    for seconds, expiration in reads:
+        now += seconds
+        removed.note_read(now)
+        if expiration is not None:
+            removed.see_expiration(ContentHeader.encode({}, {"expiration": str(1_000 * expiration)}))
+            seen.append((now, float(expiration)))
+    shortest = next((each.seconds for each in removed.expirations), None)
+    surely = [each for at, each in seen if at > now - 540]
+    maybe: list[float | None] = [each for at, each in seen if at > now - 600]
+    assert shortest in (maybe or [None])
+    assert all(shortest is not None and shortest <= each for each in surely)
+    assert len(removed._shortest) <= 10
