@@ -9,7 +9,6 @@ key stay in order, and at most what was not settled in time, a window, comes aga
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from bridge.pump.events import PumpEvents
 from bridge.pump.pump import Inlet, Pump
 from bridge.pump.replies import ReplyOutcome, RequestOutcome
 from exchange.errors import HashstarError, InputError
-from exchange.partition.python_function import PythonFunction, undo_imports
+from exchange.partition.python_function import find_changed_files, undo_imports
 from exchange.routing.router import Router
 from exchange.text.site import build_install_command
 
@@ -124,7 +123,6 @@ class Pipelines:
         self._reread = reread
         self._prepare = prepare or (lambda: None)
         self.on_change: Callable[[Pipeline], None] = lambda _: None
-        self._code = _find_code_times(config)
         self._turn = asyncio.Lock()
         """Held by the reload that is under way."""
         self._asked: asyncio.Task[str] | None = None
@@ -220,22 +218,20 @@ class Pipelines:
     async def _read(self, old: Config) -> BuiltPump:
         """Build the next pump. Raises HashstarError."""
 
-        def read() -> tuple[Config, Router, dict[str, int], list[str]]:
+        def read() -> tuple[Config, Router, list[str]]:
             config = self._reread()
-            return config, Router(config.topology), _find_code_times(config), find_fixed(old, config)
-
-        with undo_imports():
-            new, router, code, mistakes = await call_aside(read)
+            mistakes = find_fixed(old, config)
             mistakes += [
                 f"{path} has changed, and the code of partitioners is imported once: {RESTART}"
-                for path, time in code.items()
-                if self._code.get(path, time) != time
+                for path in find_changed_files(config.partitioners.values(), str(Path(config.path).parent.absolute()))
             ]
+            return config, Router(config.topology), mistakes
+
+        with undo_imports():
+            new, router, mistakes = await call_aside(read)
             if mistakes:
                 raise HashstarError("\n".join(mistakes))
-            built = build_pump(new, router, self._journal, self._metrics)
-        self._code |= code
-        return built
+            return build_pump(new, router, self._journal, self._metrics)
 
 
 def find_fixed(old: Config, new: Config) -> list[str]:
@@ -257,14 +253,6 @@ def find_fixed(old: Config, new: Config) -> list[str]:
             elif source.settled_in != other.settled_in:
                 lines.append(f"{where} would begin anew: how far it is read is kept elsewhere; {RESTART}")
     return lines
-
-
-def _find_code_times(config: Config) -> dict[str, int]:
-    """Return when the files of imported partitioners were changed last, in nanoseconds since 1970."""
-    functions = [each for each in config.partitioners.values() if isinstance(each, PythonFunction)]
-    modules = [sys.modules.get(each.name.partition(":")[0]) for each in functions]
-    paths = {path for module in modules if (path := getattr(module, "__file__", None)) is not None}
-    return {path: Path(path).stat().st_mtime_ns for path in paths}
 
 
 @runtime_checkable

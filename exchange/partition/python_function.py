@@ -7,7 +7,7 @@ of the process asks for that, with `PythonFunction.imported` or one of the funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -40,21 +40,32 @@ record.
 """
 
 
-_IMPORTED: Final = set[str]()
-"""Modules that were imported for a function first, with those of its owner's that these have imported."""
+_IMPORTED: Final = dict[str, tuple[Path, int] | None]()
+"""Modules of functions, with those of their owner's that these import -> their file, and when that was changed last
+before the import, in nanoseconds since 1970; None without a file."""
 
 
 @contextmanager
 def undo_imports() -> Iterator[None]:
     """Forget the modules that are imported for functions in the block, if it raises: else they stayed as they are."""
-    before = frozenset(_IMPORTED)
+    before = frozenset(sys.modules)
     try:
         yield
     except BaseException:
-        for module in _IMPORTED - before:
+        for module in _IMPORTED.keys() - before:
             sys.modules.pop(module, None)
-        _IMPORTED.intersection_update(before)
+            del _IMPORTED[module]
         raise
+
+
+def find_changed_files(partitioners: Iterable[Partitioner], folder: str) -> list[Path]:
+    """Return the files of functions' modules, and of those beside them, that are not as they were imported.
+
+    ``folder`` is that from which they were imported.
+    """
+    modules = {each.name.partition(":")[0] for each in partitioners if isinstance(each, PythonFunction)}
+    known = [_IMPORTED[name] for module in modules for name in _find_own(_IMPORTED, module, folder)]
+    return sorted({each[0] for each in known if each is not None and _find_time(each[0]) != each[1]})
 
 
 class PartitionerFailed(InputError):
@@ -96,14 +107,15 @@ class PythonFunction(Partitioner):
         module, _, attribute = self.name.partition(":")
         if folder and folder not in sys.path:
             sys.path.append(folder)
-        before = frozenset(sys.modules)
         try:
             function = attrgetter(attribute)(import_module(module))
         except (Exception, SystemExit) as error:  # the code of a module may raise anything
             where = f"; searched installed packages and {folder}" if isinstance(error, ModuleNotFoundError) else ""
             raise InputError(f"{self.text} cannot be imported: {type(error).__name__}: {error}{where}") from error
         finally:
-            _IMPORTED.update(_find_own(sys.modules.keys() - before, module, folder))
+            for name in _find_own(sys.modules.keys() - _IMPORTED.keys(), module, folder):
+                file = getattr(sys.modules.get(name), "__file__", None)
+                _IMPORTED[name] = None if file is None else (Path(file), _find_time(Path(file)))
         if not callable(function):
             raise InputError(f"{self.text} is no function but {type(function).__name__}")
         return replace(self, function=function)
@@ -150,12 +162,24 @@ def _find_own(names: Collection[str], module: str, folder: str) -> Iterator[str]
 
     Others stay imported: libraries with code in C can be imported once only.
     """
+    own = {module.partition(".")[0]: True}
     for name in names:
         package = name.partition(".")[0]
-        file = getattr(sys.modules.get(package), "__file__", None) or ""
-        is_there = bool(folder) and Path(file).parent in (Path(folder), Path(folder, package))
-        if is_there or package == module.partition(".")[0]:
+        if package not in own:
+            found = sys.modules.get(package)
+            paths = [getattr(found, "__file__", None) or "", *getattr(found, "__path__", ())]  # a namespace has no file
+            near = [Path(path) for path in paths if folder and path.startswith(folder)]
+            own[package] = any(path.parent in (Path(folder), Path(folder, package)) for path in near)
+        if own[package]:
             yield name
+
+
+def _find_time(path: Path) -> int:
+    """Return when a file was changed last, in nanoseconds since 1970; -1 if it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return -1
 
 
 def _rebuild(name: str, parameters: tuple[tuple[str, str], ...], is_imported: bool) -> PythonFunction:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +15,16 @@ from click.testing import CliRunner
 
 from bridge.cli import hashstar
 from bridge.daemon.config import read_config
+from bridge.daemon.journal import Journal
+from bridge.daemon.metrics import Metrics
+from bridge.daemon.pipelines import RESTART, Pipelines
 from bridge.daemon.run import run
 from bridge.endpoint import Outgoing
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
-from exchange.errors import InputError
+from exchange.errors import HashstarError, InputError
 from exchange.partition import Broker, PartitionRequest, Partitions
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.python_function import PythonFunction
@@ -200,6 +205,32 @@ def test_a_bridge_imports_code_only_where_its_file_allows_it(folder: Path, setti
     assert "is code; if you trust it, write allow_python = true" in done.output
     with pytest.raises(InputError, match="allow_python"):
         read_config(path)
+
+
+def test_a_reload_refuses_a_module_that_has_changed_since_a_function_imported_it(folder: Path) -> None:
+    """Also after a reload that was accepted, and whichever it is of those beside the file."""
+    [file] = folder.glob("own_*.py")
+    beside = folder / f"beside_{file.name}"
+    beside.write_text("", encoding="utf-8")
+    file.write_text(f"import {beside.stem}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+    path = config(folder, "allow_python = true")
+
+    async def live() -> str:
+        pipelines = Pipelines(read_config(path), Journal(out=io.StringIO()), Metrics(), lambda: read_config(path))
+        try:
+            await pipelines._read(pipelines.current.config)
+        except HashstarError as error:
+            return str(error)
+        return ""
+
+    assert asyncio.run(live()) == ""
+    for changed in (file, beside):
+        time = changed.stat().st_mtime_ns
+        os.utime(changed, ns=(time, time + 1_000_000))
+        refusal = f"{changed} has changed, and the code of partitioners is imported once: {RESTART}"
+        assert asyncio.run(live()) == refusal
+        os.utime(changed, ns=(time, time))
+    assert asyncio.run(live()) == ""
 
 
 def test_a_bridge_writes_where_the_function_says(folder: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from random import Random
@@ -15,9 +17,9 @@ import pytest
 
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.errors import InputError, TextError
-from exchange.partition import Broker, Inputs, Partition, PartitionRequest, Partitions, Producer
+from exchange.partition import Broker, Inputs, Partition, PartitionRequest, Partitions, Producer, python_function
 from exchange.partition.partitioning import Partitioning
-from exchange.partition.python_function import PartitionerFailed, PythonFunction, undo_imports
+from exchange.partition.python_function import PartitionerFailed, PythonFunction, find_changed_files, undo_imports
 from exchange.topology.partitioners import import_partitioners
 from exchange.values.field_values import Typed
 from tests.support.program import invoke
@@ -319,3 +321,46 @@ def test_code_of_a_reading_that_is_refused_is_imported_again(tmp_path: Path, mon
         refuse()  # what was imported before stays
     assert chosen.choose("k", Partitions.from_count(4)).partition == 2
     assert function.imported(str(tmp_path)).choose("k", Partitions.from_count(4)).partition == 2
+
+
+@pytest.mark.parametrize("way", ["beside", "beside_package", "beside_package.part", "beside_namespace.part"])
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_file_is_known_to_be_changed_if_it_is_the_function_s_or_one_beside_it_however_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, is_lazy: bool
+) -> None:
+    """Until it is as it was imported; when it is imported as the function is called, from the next import on."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in [name for name in sys.modules if name.startswith(("beside", "own_code_with"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(python_function, "_IMPORTED", {})
+    file = tmp_path / "own_code_with_others.py"
+    package = way.partition(".")[0]
+    beside = tmp_path / {way: f"{way.replace('.', '/')}.py", "beside_package": "beside_package/__init__.py"}[way]
+    beside.parent.mkdir(exist_ok=True)
+    if way == "beside_package.part":
+        (tmp_path / package / "__init__.py").write_text("")
+    beside.write_text("")
+    imports, head = f"import {way}", "def choose(request):"
+    file.write_text(f"{head}\n    {imports}\n    return 0" if is_lazy else f"{imports}\n{head} return 0")
+    function = PythonFunction("own_code_with_others:choose")
+    function.imported(str(tmp_path)).choose("k", Partitions.from_count(1))
+    function.imported(str(tmp_path))  # as at a reload
+
+    def find() -> list[Path]:
+        return find_changed_files([function], str(tmp_path))
+
+    assert find() == []
+    for path in (file, beside):
+        time = path.stat().st_mtime_ns
+        os.utime(path, ns=(time, time + 1_000_000))
+        with suppress(InputError), undo_imports():
+            function.imported(str(tmp_path))
+            assert find() == [path]
+            raise InputError("refused, which does not make it another module")
+        assert find() == [path]
+        os.utime(path, ns=(time, time))
+        assert find() == []
+    beside.unlink()
+    assert find() == [beside]
+    for name in [name for name in sys.modules if name.startswith(("beside", "own_code_with"))]:
+        del sys.modules[name]

@@ -172,7 +172,7 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
         await source.close()
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 25])
+@pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 15])
 @on_a_loop
 async def test_a_source_that_takes_no_more_gives_all_that_it_was_sent_and_nothing_counts_as_a_delivery(
     server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, turns: int
