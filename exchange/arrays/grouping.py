@@ -28,21 +28,24 @@ SPARSE: Final = 8
 
 
 def group_keys(
-    keys: pa.Array, exchanges: npt.NDArray[Any] | None, number: int
+    keys: pa.Array, exchanges: npt.NDArray[Any] | None, number: int, worth: float | None = None
 ) -> tuple[pa.Array, IntArray, IntArray] | None:
     """Return the distinct pairs of key and exchange, as two columns, and the pair of each row.
 
-    None if most pairs are distinct. ``exchanges`` are codes below ``number``, None if all are 0. No key may be null.
+    None if a greater share of pairs than ``worth`` (`WORTH`) is distinct. ``exchanges`` are codes below ``number``,
+    None if all are 0. No key may be null.
     """
+    worth = WORTH if worth is None else worth
+    exchanges = exchanges if number > 1 else None
     if not isinstance(keys, pa.DictionaryArray):
-        if not _repeat(keys):
+        if not _repeat(keys, exchanges, worth):
             return None
         keys = keys.dictionary_encode()
     size = len(keys.dictionary)
     codes = np.asarray(keys.indices).astype(np.int64)
-    if exchanges is not None and number > 1:
+    if exchanges is not None:
         codes += exchanges.astype(np.int64) * size
-    distinct = _distinct(codes, number * size)
+    distinct = _distinct(codes, number * size, worth)
     if distinct is None:
         return None
     pairs, of = distinct
@@ -63,26 +66,30 @@ def split_pieces(keys: pa.Array) -> Iterator[Column]:
             yield Column(piece.data, piece.offsets[low : low + CHUNK + 1])
 
 
-def _repeat(keys: pa.Array) -> bool:
-    """Return whether grouping is worth its cost, by two samples that lie apart.
+def _repeat(keys: pa.Array, exchanges: npt.NDArray[Any] | None, worth: float) -> bool:
+    """Return whether grouping pairs of key and exchange is worth its cost, by two samples that lie apart.
 
-    A key of the one is in the other with the same chance for all keys, if they are drawn from a number of keys: so the
-    common ones estimate this number (Lincoln and Petersen), and with it how often a key occurs in all rows. Keys that
-    repeat only near to each other do not deceive it.
+    A pair of the one is in the other with the same chance for all pairs, if they are drawn from a number of pairs: so
+    the common ones estimate this number (Lincoln and Petersen), and with it how often a pair occurs in all rows. Pairs
+    that repeat only near to each other do not deceive it.
     """
     rows = len(keys)
     size = min(max(rows >> 4, LOOK), MAX_SAMPLE_KEYS, rows) // 2
     samples = pa.concat_arrays([keys.slice(0, size), keys.slice(rows - size, size)]).dictionary_encode()
     both, codes = len(samples.dictionary), np.asarray(samples.indices)
-    if both <= WORTH * 2 * size:
+    if exchanges is not None:
+        of = np.append(exchanges[:size], exchanges[rows - size :]).astype(np.int64) * both
+        pairs, codes = np.unique(codes + of, return_inverse=True)
+        both = len(pairs)
+    if both <= worth * 2 * size:
         return True
     one, other = (int(np.count_nonzero(np.bincount(half))) for half in (codes[:size], codes[size:]))
     number = one * other / max(one + other - both, 1)
     drawn = rows * (one + other) / (2 * size)  # repetitions within a sample, which are near, are no draws
-    return number * -math.expm1(-drawn / number) <= WORTH * rows
+    return number * -math.expm1(-drawn / number) <= worth * rows
 
 
-def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], IntArray] | None:
+def _distinct(codes: npt.NDArray[np.int64], limit: int, worth: float) -> tuple[npt.NDArray[np.int64], IntArray] | None:
     """Return the distinct codes, all below ``limit``, and the index of each row's code; None if codes hardly repeat."""
     if limit <= SPARSE * len(codes):
         occurs = np.zeros(limit, np.bool_)
@@ -94,4 +101,4 @@ def _distinct(codes: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.
     else:
         distinct, inverse = np.unique(codes, return_inverse=True)
         of = inverse.astype(np.int32)
-    return None if len(distinct) > WORTH * len(codes) else (distinct, of)
+    return None if len(distinct) > worth * len(codes) else (distinct, of)

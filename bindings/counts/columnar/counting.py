@@ -43,6 +43,10 @@ LIGHT_WINDOWS: Final = 16
 What a key costs is paid once in each. Where keys do not repeat, smaller windows are faster.
 """
 
+WORTH_WIDE: Final = 0.5
+"""Maximum share of distinct addresses at which windows are counted as one: with more, a full one has more than are kept
+(`bindings.counts.columnar.classes.known`), and to group them costs more than it saves."""
+
 
 class Tallier:
     """Counts messages for one topology: call ``add`` for each batch, then ``result``. Not safe for several threads.
@@ -109,9 +113,14 @@ class Tallier:
         return result
 
     def _count(self, batch: pa.RecordBatch) -> None:
-        addresses = find_addresses(batch)
+        is_wide = batch.num_rows > WINDOW
+        addresses = find_addresses(batch, WORTH_WIDE if is_wide else None)
         if addresses.address_of_row is None:
             self._window.most_rows = WINDOW
+            if is_wide:
+                for start in range(0, batch.num_rows, WINDOW):
+                    self._count(batch.slice(start, WINDOW))
+                return
         found = self._classifier.classify_addresses(batch, addresses)
         classes, weights = found.classes, compute_weights(batch)
         self._spans.count(classes, weights)

@@ -36,13 +36,16 @@ class RowAddresses(NamedTuple):
         return cast("A", values.copy() if self.address_of_row is None else values[self.address_of_row])
 
 
-def find_addresses(batch: pa.RecordBatch) -> RowAddresses:
-    """Return the addresses of the rows, in any order. Raises InputError for a null exchange or routing key."""
+def find_addresses(batch: pa.RecordBatch, worth: float | None = None) -> RowAddresses:
+    """Return the addresses of the rows, in any order; ``worth`` is for `group_keys`.
+
+    Raises InputError for a null exchange or routing key.
+    """
     exchanges, keys = (_column_without_nulls(batch, name) for name in ("exchange", "routing_key"))
     if not isinstance(exchanges, pa.DictionaryArray):
         exchanges = exchanges.dictionary_encode()
     names, codes = exchanges.dictionary.to_pylist(), np.asarray(exchanges.indices)
-    grouped = group_keys(keys, codes, len(names))
+    grouped = group_keys(keys, codes, len(names), worth)
     if grouped is None:
         return RowAddresses(names, codes.astype(np.int32, copy=False), decode_dictionary(keys), None)
     distinct, exchange, of = grouped

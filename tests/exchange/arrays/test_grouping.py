@@ -33,7 +33,7 @@ def test_keys_that_repeat_only_near_to_each_other_are_not_encoded() -> None:
     """One of ten keys comes twice, one row after the other: nine tenths are distinct, wherever one looks."""
     numbers = np.arange(ROWS)
     numbers[::10] = numbers[1::10][: len(numbers[::10])]
-    assert not grouping._repeat(keys_of(numbers))
+    assert not grouping._repeat(keys_of(numbers), None, grouping.WORTH)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])

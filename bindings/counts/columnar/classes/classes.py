@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bindings.archive.names import escape, unescape
+from bindings.counts.columnar.arrays.growing import GrowingArray
 from bindings.counts.columnar.arrays.hashing import CHUNK, split_chunks
 from bindings.counts.columnar.arrays.rows import build_messages, find_rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
@@ -72,9 +73,9 @@ class AddressClasses(NamedTuple):
     shapes: KeyArray
     """Address -> hash of its key's shape."""
     numbers: IntArray | None
-    """Address -> its number in `Classifier.known`; None if each row is an address."""
+    """Address -> its number in `Classifier.known`; None if none is kept."""
     hashes: KeyArray | None
-    """Address -> hash of its key; None if each row is an address."""
+    """Address -> hash of its key; None if none is kept."""
 
 
 class Classifier:
@@ -301,9 +302,9 @@ class _Found(NamedTuple):
     new: list[tuple[Column, KeyArray]]
     """Keys whose classes were computed now, each with its key class; those of all other addresses were before."""
     numbers: IntArray | None
-    """Address -> its number among the known ones; None if each row is an address, of which none is kept."""
+    """Address -> its number among the known ones; None if none is kept."""
     hashes: KeyArray | None
-    """Address -> hash of its key; None if each row is an address."""
+    """Address -> hash of its key; None if none is kept."""
 
 
 class _FoundClasses:
@@ -312,8 +313,8 @@ class _FoundClasses:
     def __init__(self, key_classes: KeyClasses) -> None:
         self.key_classes: Final = key_classes
         self.known: Final = KnownAddresses()
-        self._classes: KeyArray = np.zeros(0, np.uint64)
-        self._shapes: KeyArray = np.zeros(0, np.uint64)
+        self._classes: Final = GrowingArray(np.uint64)
+        self._shapes: Final = GrowingArray(np.uint64)
         """Number of a known address -> hash of its key's shape, as ``_classes`` has its key class."""
         self._last: tuple[RowAddresses, _Found] | None = None
 
@@ -324,16 +325,19 @@ class _FoundClasses:
             self._last = addresses, self._classify(addresses.keys, entries) if known is None else known
         return self._last[1]
 
-    def _find_known(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> _Found:
-        numbers, new, hashes = self.known.number(addresses)
+    def _find_known(self, addresses: RowAddresses, entries: npt.NDArray[np.int64]) -> _Found | None:
+        numbered = self.known.number(addresses)
+        if numbered is None:
+            return None
+        numbers, new, hashes = numbered
         columns: list[tuple[Column, KeyArray]] = []
         if len(new):
-            begin = len(self.known) - len(new)
             added = self._classify(addresses.keys.take(pa.array(new)), entries[new])
-            self._classes = np.append(self._classes[:begin], added.key_classes)
-            self._shapes = np.append(self._shapes[:begin], added.shapes)
+            for kept, values in ((self._classes, added.key_classes), (self._shapes, added.shapes)):
+                kept.cut(len(self.known) - len(new))
+                kept.append(values)
             columns = added.new
-        return _Found(self._classes.take(numbers), self._shapes.take(numbers), columns, numbers, hashes)
+        return _Found(self._classes.items.take(numbers), self._shapes.items.take(numbers), columns, numbers, hashes)
 
     def _classify(self, keys: pa.Array, entries: npt.NDArray[np.int64]) -> _Found:
         key_classes, shapes = np.empty(len(keys), np.uint64), np.empty(len(keys), np.uint64)
