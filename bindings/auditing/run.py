@@ -15,10 +15,11 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.archive.columns import TAKEN
-from bindings.archive.formats.detect import Archive, detect, drop_repeats, refuse_within
+from bindings.archive.formats.detect import Archive, detect, drop_repeats, recognise_format, refuse_within
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.auditing.engine import Engine, choose_engine, find_active_session
+from bindings.auditing.local.recognised import FormatMemory
 from bindings.auditing.local.run import Pass, run_here
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CompareStudy, CoverageStudy, VerifyStudy
@@ -123,10 +124,10 @@ class AuditInput:
         """Return what counts this traffic; see `bindings.auditing.engine.choose_engine`."""
         return choose_engine(None if self.topics else self.files, asked=asked, refused=refused, jobs=jobs)
 
-    def check(self, *, spark: bool, keep_bad: str | None, cache: Path | None = None, refused: str = "") -> None:
+    def check(self, *, spark: bool, keep_bad: str | None, refused: str = "") -> None:
         """Raise InputError if topics are given without Spark, which reads them, or together with ``keep_bad``.
 
-        The same for a folder of ``keep_bad`` or ``cache`` inside of an archive.
+        The same for a folder of ``keep_bad`` inside of an archive.
 
         ``refused`` is the option by which Spark is not used; "" for none.
         """
@@ -135,9 +136,8 @@ class AuditInput:
             raise InputError(f"{self.topics[0]}: a topic can be read by Spark only; {way_out}")
         if self.topics and keep_bad is not None:
             raise InputError(f"{self.topics[0]}: bad records of a topic cannot be kept; omit --keep-bad")
-        for folder, what in ((cache, "kept results"), (keep_bad, "bad records")):
-            if folder is not None:
-                refuse_within(FilePath(folder), [archive.path for archive in self.archives], what)
+        if keep_bad is not None:
+            refuse_within(FilePath(keep_bad), [archive.path for archive in self.archives], "bad records")
 
     @property
     def descriptions(self) -> tuple[Archived, ...]:
@@ -201,7 +201,7 @@ def audit(
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
     if not isinstance(paths, Sequence) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         raise TypeError(f"audit: archives must be a path or a sequence of paths, not {archives!r:.60}")
-    traffic = open_traffic([os.fspath(path) for path in paths], mapping)
+    traffic = open_traffic([os.fspath(path) for path in paths], mapping, cache)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     with ExitStack() as stack:
         processes = 1
@@ -226,10 +226,17 @@ def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | N
     return Subject.from_source(open_source(topology, vhost), vhost, profile)
 
 
-def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL) -> AuditInput:
+def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Path | None = None) -> AuditInput:
     """Detect the formats of archives. Raises InputError for a path whose format is unknown."""
     topics = tuple([path for path in paths if path.startswith(TOPIC)])
-    found = drop_repeats([detect(path, mapping) for path in paths if path not in topics])
+    memory = None
+    if cache is not None:
+        refuse_within(FilePath(cache), paths, "kept results")
+        memory = FormatMemory(FilePath(cache))
+    recognise = recognise_format if memory is None else memory.recognise
+    found = drop_repeats([detect(path, mapping, recognise) for path in paths if path not in topics])
+    if memory is not None:
+        memory.save()
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
     taken = [f"{path}: {note}" for path, note in map(_first_note, found) if note.startswith(TAKEN)]
     kept = tuple([archive for archive in found if archive.all_files])
@@ -281,7 +288,7 @@ def count_studies(
 
     Without Spark, parts of ``most_bytes`` altogether are read, drawn by chance; None for all.
     """
-    traffic.check(spark=spark is not None, keep_bad=keep_bad, cache=cache)
+    traffic.check(spark=spark is not None, keep_bad=keep_bad)
     files = traffic.files
     if spark is None:
         if files is None:

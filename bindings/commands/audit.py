@@ -141,7 +141,7 @@ def run_command(
             subject = subject.compared_with_release(compare_profile)
         vhost_taken = _vhost_taken(archive_vhost, subject.topology)
         selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
-        traffic = open_traffic(archives, mapped.mapping())
+        traffic = open_traffic(archives, mapped.mapping(), cache)
         refuse_outputs_in(traffic.archives)
         for notice in traffic.notices:
             echo_line(notice, err=True)

@@ -137,7 +137,12 @@ LOSSES: Final[list[Mutant]] = [
         "bindings/auditing/test_cache.py",
         ("a torn entry of a cache is trusted", " or hashlib.sha256(rest).hexdigest() != digest", ""),
         ("an entry holds whatever words bindings name", "if needs.shapes else []", "if False else []"),
+    ),
+    *mutants_of(
+        "bindings/auditing/local/recognised.py",
+        "bindings/auditing/test_cache.py",
         ("a file that was just changed is kept", "if changed is None or changed", "if changed is None and changed"),
+        ("a damaged line about a format is read", " if check == _check(key, int(number))", ""),
     ),
     *mutants_of(
         "bridge/pump/sending.py",

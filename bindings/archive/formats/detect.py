@@ -9,7 +9,7 @@ names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit lo
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -61,6 +61,7 @@ def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
     )
 
 
+Recognise = Callable[[Place, Sequence[Format]], Format | None]
 NO_ARCHIVE: Final = NoArchive()
 STORE_CALLS: Final = 16
 """Number of files of a store that are looked at at a time: each costs a few requests."""
@@ -111,15 +112,22 @@ class Archive:
         return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
 
 
-def detect(path: str, mapping: FieldMapping | None = None) -> Archive:
+def recognise_format(name: Place, known: Sequence[Format]) -> Format | None:
+    """Return the format of a file; None if it is empty. Raises InputError if it cannot be read."""
+    head = read_head(name)
+    return (_detect_format(head, to_path(name), known) or NO_ARCHIVE) if head else None
+
+
+def detect(path: str, mapping: FieldMapping | None = None, recognise: Recognise = recognise_format) -> Archive:
     """Return the archive at a path or the address of a store: a file, a folder, or those of a glob pattern.
 
-    ``mapping`` is for records of Kafka and RocketMQ, and for columns of other programs.
+    ``mapping`` is for records of Kafka and RocketMQ, and for columns of other programs. ``recognise`` may know
+    formats of files without reading them.
 
     Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
     try:
-        return _detect(path, FORMATS if mapping is None else list_formats(mapping))
+        return _detect(path, FORMATS if mapping is None else list_formats(mapping), recognise)
     except OSError as error:
         raise InputError(f"{error.filename or show_place(path)}: cannot be read: {error.strerror}") from None
 
@@ -142,21 +150,21 @@ def refuse_within(path: Path, archives: Iterable[str], what: str) -> None:
             raise InputError(f"{path}: {what} would be read as part of {archive}; give a place outside of it")
 
 
-def _detect(path: str, known: Sequence[Format]) -> Archive:
+def _detect(path: str, known: Sequence[Format], recognise: Recognise) -> Archive:
     folder = parse_address(path)
     if folder is not None:
         is_folder = path.partition("?")[0].endswith("/")
-        return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known)
+        return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known, recognise)
     if is_pattern(path):
         matched = expand_pattern(path)
         refuse_matched(each for each in matched if Path(each).is_file())
-        return _detect_files(path, [file for each in matched for file in _list_at(Path(each))], known)
+        return _detect_files(path, [file for each in matched for file in _list_at(Path(each))], known, recognise)
     root = Path(path)
     if not root.exists():
         raise InputError(f"{path}: there is no such file or folder{explain_address(path)}")
     if not (root.is_file() or root.is_dir()):
         raise InputError(f"{path}: cannot be read: {NO_FILE}")
-    return _detect_files(path, [*_list_at(root)], known)
+    return _detect_files(path, [*_list_at(root)], known, recognise)
 
 
 def _list_at(path: Path) -> Iterator[str]:
@@ -167,11 +175,11 @@ def _list_at(path: Path) -> Iterator[str]:
     return iter([str(path)] if table is None else table)
 
 
-def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -> Archive:
+def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format], recognise: Recognise) -> Archive:
     files: list[tuple[Place, Format]] = []
     others: list[Place] = []
     names = _drop_repeated_paths(listed)
-    for name, form in _find_formats(names, known):
+    for name, form in _find_formats(names, known, recognise):
         if isinstance(form, NoArchive):
             others.append(name)
         else:
@@ -182,23 +190,22 @@ def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format]) -
     return Archive(path, tuple(files), tuple(others), len(listed) - len(names))
 
 
-def _find_formats(names: Sequence[Place], known: Sequence[Format]) -> Iterator[tuple[Place, Format]]:
+def _find_formats(
+    names: Sequence[Place], known: Sequence[Format], recognise: Recognise
+) -> Iterator[tuple[Place, Format]]:
     """Yield each file that has content and is no companion of another, with its format; of a store many at a time."""
     if not names or isinstance(names[0], str):
-        found = [_find_format(name, known) for name in names]
+        found = [_find_format(name, known, recognise) for name in names]
     else:
         with ThreadPoolExecutor(STORE_CALLS) as threads:
-            found = [*threads.map(_find_format, names, repeat(known))]
+            found = [*threads.map(_find_format, names, repeat(known), repeat(recognise))]
     return ((name, form) for name, form in zip(names, found, strict=True) if form is not None)
 
 
-def _find_format(name: Place, known: Sequence[Format]) -> Format | None:
+def _find_format(name: Place, known: Sequence[Format], recognise: Recognise) -> Format | None:
     """Return the format of a file; None if it is empty, or belongs to another one."""
     file = to_path(name)
-    if any(each.is_companion(file) for each in known):
-        return None
-    head = read_head(name)
-    return (_detect_format(head, file, known) or NO_ARCHIVE) if head else None
+    return None if any(each.is_companion(file) for each in known) else recognise(name, known)
 
 
 def _check_columns(path: str, files: Sequence[tuple[Place, Format]], given: Mapping[str, str]) -> None:

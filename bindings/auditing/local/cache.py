@@ -14,6 +14,7 @@ import os
 import pickle
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -24,9 +25,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from bindings.archive.formats.detect import Archive
-from bindings.archive.places import Place, RemoteFile
+from bindings.archive.inspection import Account
+from bindings.archive.places import Place
 from bindings.archive.reading import Format
 from bindings.auditing.local.planning import plan_file
+from bindings.auditing.local.recognised import hash_parts, identify_version, write_entry
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.auditing.local.study import Study
@@ -36,7 +39,6 @@ from bindings.counts.outcome import sort_bindings
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
-from exchange.files.replacing import replace_file
 from exchange.partition.python_function import PythonFunction
 from exchange.routing.columns.key_classes import list_words
 from exchange.text.site import HASHSTAR_VERSION
@@ -48,23 +50,20 @@ MAX_CACHE_BYTES: Final = 2 << 30
 """Maximum size of all entries in bytes; those that were not used for longest are removed first."""
 MAX_ENTRIES: Final = 100_000
 """Maximum number of entries."""
-SETTLED_SECONDS: Final = 2
-"""Time since a file's last change from which it is kept, in seconds: a change within one tick of a clock has no time of
-its own."""
-SETTLED_IN_STORE: Final = 60
-"""The same for a file in a store, in seconds: its times are whole seconds, of another clock."""
-VERSION: Final = 1
+VERSION: Final = 2
+HEADER: Final = 192
+"""Number of bytes that most entries' headers have at most."""
 MAX_HEADER: Final = 1 << 20
 """Maximum length of what an entry depends on, in bytes."""
 MAX_ENTRY_BYTES: Final = 256 << 20
-"""Maximum size of an entry in bytes."""
+"""Maximum size of an entry in bytes, before its results are compressed."""
 MAX_PARTS: Final = 64
 """Maximum number of parts of the topology that are remembered: most files need the same."""
 ENTRY: Final = re.compile(r"([0-9a-f]{40})-[0-9a-f]{40}\.tally")
 """Name of an entry; no other file of the folder is read or removed."""
 UNFINISHED: Final = re.compile(rf"\.{ENTRY.pattern}\.[0-9]+\.part")
 """Name of an entry that a run has not written to its end, or was ended at."""
-BROKEN: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException, InputError)
+BROKEN: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, zlib.error, pa.ArrowException, InputError)
 """Exceptions of entries that are damaged or gone."""
 
 
@@ -106,11 +105,17 @@ class TallyCache:
         self._has_code: Final = any(map(_has_code, [self._topology, *topologies]))
         whole = [*map(compute_fingerprint, topologies)]
         kinds = [type(study).__name__ for study in studies]
-        self._counted: Final = repr((VERSION, HASHSTAR_VERSION, kinds, whole, selection, tuple(columns)))
+        self._counted: Final = repr(
+            (VERSION, HASHSTAR_VERSION, pa.__version__, kinds, whole, selection, tuple(columns))
+        )
         self._fingerprint: Final = compute_fingerprint(self._topology)
         self._numbers: Final = {binding: number for number, binding in enumerate(sort_bindings(self._topology))}
         self._part = lru_cache(MAX_PARTS)(self._take_part)
         self._words = cache(lambda: sorted(list_words(self._topology)))
+        zeros = [study.zero() for study in studies]
+        zeros[0] = replace(zeros[0], topology="")
+        self._common: Final = self._encode(Results(tuple(zeros), Account()))
+        """What results of all files begin with, most of it names of columns: a dictionary to compress them by."""
         self.listed: Final = self._list()
         """Hash of a file and of what is counted -> its entries."""
 
@@ -122,25 +127,14 @@ class TallyCache:
         """
         if self._has_code or form.in_place or type(form).is_companion is not Format.is_companion:
             return None
-        settled = SETTLED_IN_STORE if isinstance(place, RemoteFile) else SETTLED_SECONDS
-        with name_os_errors(place):
-            if isinstance(place, RemoteFile):
-                known: tuple[object, ...] = (place.store.address, place.path, place.size, place.changed)
-                changed = place.changed
-            else:
-                stat = Path(place).stat()
-                known = (str(Path(place).absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-                changed = stat.st_mtime_ns
-        if changed is None or changed / 1e9 > self._now - settled:
-            return None
-        return _hash(repr(known).encode("utf-8", "surrogatepass"), pickle.dumps(form), self._counted.encode())
+        version = identify_version(place, self._now)
+        return None if version is None else hash_parts(version, pickle.dumps(form), self._counted.encode())
 
     def find(self, key: str) -> Path | None:
         """Return the entry of a file for this topology; None if there is none. Its results are not read yet."""
         for path in self.listed.get(key, ()):
-            with suppress(*BROKEN), open_file(path) as file:
-                file.readline(MAX_HEADER)
-                needs = _parse_needs(file.readline(MAX_HEADER), key)
+            with suppress(*BROKEN):
+                needs = _parse_needs(_read_header(path), key)
                 if path.name == self._name(key, needs):
                     return path
         return None
@@ -152,8 +146,9 @@ class TallyCache:
                 digest, rest = file.readline(MAX_HEADER).strip().decode("ascii"), file.read(MAX_ENTRY_BYTES + 1)
             if len(rest) > MAX_ENTRY_BYTES or hashlib.sha256(rest).hexdigest() != digest:
                 return None
-            line, _, data = rest.partition(b"\n")
+            line, _, packed = rest.partition(b"\n")
             needs = _parse_needs(line, key)
+            data = zlib.decompressobj(zdict=self._common).decompress(packed, MAX_ENTRY_BYTES)
             batches = pa.ipc.open_stream(pa.py_buffer(data)).read_all().to_batches()
             _, results = add_results(batches, self._studies)
             of = dict(enumerate(self._part(needs.exchanges).numbers))
@@ -173,18 +168,21 @@ class TallyCache:
         of = {number: n for n, number in enumerate(part.numbers)}
         tally = _renumber(tally, of, part.fingerprint)
         kept = results._replace(values=(tally, *results.values[1:]))
+        data = self._encode(kept)
+        if len(data) > MAX_ENTRY_BYTES:
+            return
+        packer = zlib.compressobj(zdict=self._common)
+        rest = json.dumps([key, *needs]).encode() + b"\n" + packer.compress(data) + packer.flush()
+        with name_os_errors(self._folder, "written"):
+            digest = hashlib.sha256(rest).hexdigest().encode()
+            write_entry(self._folder / self._name(key, needs), digest, b"\n", rest)
+
+    def _encode(self, results: Results) -> bytes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, ROW) as writer:
-            writer.write_batch(encode_results(0, kept, self._studies))
-        rest = json.dumps([key, *needs]).encode() + b"\n" + sink.getvalue().to_pybytes()
-        if len(rest) > MAX_ENTRY_BYTES:
-            return
-        path = self._folder / self._name(key, needs)
-        with name_os_errors(self._folder, "written"):
-            if path.is_symlink() or not path.is_file():  # what someone put there would be written through
-                path.unlink(missing_ok=True)
-            with replace_file(path) as file:
-                file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+            writer.write_batch(encode_results(0, results, self._studies))
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
 
     def shrink(self) -> None:
         """Remove the entries that were not used for longest, until the others are few and small enough."""
@@ -213,7 +211,7 @@ class TallyCache:
     def _name(self, key: str, needs: _Needs) -> str:
         """Return the name of an entry, with a hash of what the topology does to messages with these needs."""
         words = self._words() if needs.shapes else []
-        return f"{key}-{_hash(repr([self._part(needs.exchanges).fingerprint, *words]).encode())}.tally"
+        return f"{key}-{hash_parts(repr([self._part(needs.exchanges).fingerprint, *words]).encode())}.tally"
 
     def _take_part(self, exchanges: tuple[str, ...]) -> _Part:
         part = restrict(self._topology, exchanges)
@@ -299,16 +297,21 @@ def _has_code(topology: Topology) -> bool:
     )
 
 
+def _read_header(path: Path) -> bytes:
+    """Return the second line of an entry, and read little more of it. Raises OSError, and ValueError for none."""
+    read = b""
+    with open_file(path) as file:
+        while read.count(b"\n") < 2:
+            more = os.read(file.fileno(), max(HEADER, len(read)))
+            if not more or len(read) > MAX_HEADER:
+                raise ValueError("no header of an entry")
+            read += more
+    return read.split(b"\n", 2)[1]
+
+
 def _parse_needs(line: bytes, key: str) -> _Needs:
     """Return on what an entry of this key depends. Raises ValueError or TypeError for another text."""
     named, exchanges, shapes = parse_leniently(line)
     if named != key or not isinstance(exchanges, list) or not all(isinstance(each, str) for each in exchanges):
         raise ValueError("another file, or no names of exchanges")
     return _Needs(tuple(exchanges), bool(shapes))
-
-
-def _hash(*parts: bytes) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:40]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -15,8 +15,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.detect import detect
+from bindings.archive.formats.detect import Archive, detect, recognise_format
+from bindings.archive.places import Place
+from bindings.archive.reading import Format
 from bindings.auditing.local import cache as cache_module
+from bindings.auditing.local import recognised
+from bindings.auditing.local.recognised import FormatMemory
 from bindings.auditing.local.run import Pass, run_here
 from bindings.auditing.local.selection import EVERYTHING
 from bindings.auditing.local.studies import CoverageStudy
@@ -61,11 +65,19 @@ def test_a_cache_changes_no_count(seed: int) -> None:
                 topology = topologies.edit(rng, topology)
             _damage(warm, rng)
             studies = [CoverageStudy(topology)]
-            again = run_here(detect(str(archive)), studies, cache=warm)
+            again = run_here(remembering(archive, warm), studies, cache=warm)
             assert _counts(again) == _counts(
                 run_here(detect(str(archive)), studies, cache=Path(folder, "cold", str(step)))
             )
             assert exact(_counts(again)) == exact(run_here(detect(str(archive)), studies))
+
+
+def remembering(archive: Path, folder: Path) -> Archive:
+    """Detect an archive with the formats that are kept in a folder."""
+    memory = FormatMemory(folder)
+    found = detect(str(archive), recognise=memory.recognise)
+    memory.save()
+    return found
 
 
 def _counts(passed: Pass) -> Pass:
@@ -78,6 +90,9 @@ def _damage(folder: Path, rng: Random) -> None:
         chosen = rng.choice(entries)
         flaw = rng.choice([*FLAWS, lambda *_: rng.choice(entries).read_bytes()])
         chosen.write_bytes(flaw(chosen.read_bytes(), rng))
+    formats = folder / recognised.NAME
+    if entries and rng.random() < 0.5:
+        formats.write_bytes(rng.choice(FLAWS)(formats.read_bytes(), rng))
 
 
 def shop(*more: str) -> Topology:
@@ -128,6 +143,40 @@ def test_a_new_day_costs_a_day(tmp_path: Path) -> None:
         )
     assert passed.reused == 30
     assert read[-1] == (archive / "030.jsonl").stat().st_size
+
+
+def test_a_new_day_reads_nothing_of_the_other_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, folder = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    read: list[str] = []
+
+    def recognise(place: Place, known: Sequence[Format]) -> Format | None:
+        read.append(Path(str(place)).name)
+        return recognise_format(place, known)
+
+    monkeypatch.setattr(recognised, "recognise_format", recognise)
+    for days in (3, 4, 4):
+        write_days(archive, days)
+        (archive / "notes.xyz").write_text("no archive")
+        os.utime(archive / "notes.xyz", (LONG_AGO, LONG_AGO))
+        found = remembering(archive, folder)
+        assert (found.files, found.others) == (detect(str(archive)).files, (str(archive / "notes.xyz"),))
+    # a change of the other file, though of the same size and time, is a change of the file
+    assert read == ["000.jsonl", "001.jsonl", "002.jsonl", "notes.xyz", "003.jsonl", "notes.xyz", "notes.xyz"]
+
+
+@pytest.mark.parametrize("flaw", [lambda line: line[:-1], lambda line: line.replace(" 12 ", " 11 "), lambda _: ""])
+def test_a_format_whose_line_is_damaged_is_found_anew(tmp_path: Path, flaw: Callable[[str], str]) -> None:
+    archive, folder = tmp_path / "archive", tmp_path / "cache"
+    archive.mkdir()
+    write_days(archive, 1)
+    first = remembering(archive, folder)
+    kept = folder / recognised.NAME
+    line = kept.read_text(encoding="ascii")
+    assert " 12 " in line  # JSON lines
+    kept.write_text(flaw(line.rstrip("\n")), encoding="ascii")
+    assert remembering(archive, folder).files == first.files
+    assert kept.read_text(encoding="ascii") == line
 
 
 def test_a_file_that_was_changed_just_now_is_not_kept(tmp_path: Path) -> None:
@@ -219,9 +268,9 @@ def test_a_folder_that_cannot_be_written_ends_no_audit(tmp_path: Path, monkeypat
     write_days(archive, 2)
     run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
     write_days(archive, 4)
-    monkeypatch.setattr(cache_module, "replace_file", refuse)
+    monkeypatch.setattr(recognised, "replace_file", refuse)
     monkeypatch.setattr(os, "utime", refuse)
-    found = run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+    found = run_here(remembering(archive, cache), [CoverageStudy(shop())], cache=cache)
     assert (found.reused, found.fault) == (2, f"{cache}: cannot be written: No space left on device")
     assert found.account.span.messages == 4
 
