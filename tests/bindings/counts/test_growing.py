@@ -14,7 +14,8 @@ from tests.support.tiers import examples
 @given(st.lists(st.one_of(st.integers(0, 3000), st.floats(0, 1))))
 def test_a_growing_array_is_the_list_of_what_was_appended(steps: list[int | float]) -> None:
     """A whole number appends as many items, a share cuts the array to it."""
-    array, expected = GrowingArray(np.int32), []
+    array = GrowingArray(np.int32)
+    expected: list[int] = []
     for step in steps:
         if isinstance(step, int):
             more = [*range(len(expected), len(expected) + step)]
