@@ -429,9 +429,9 @@ LOSSES: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
         (
-            "a queue that is not there is a stream in memory",
-            "                self._is_stream = was_stream",
-            "                pass",
+            "a queue that is being opened is a stream in memory",
+            "return None if self._was_stream and",
+            "return None if self._is_stream and",
         ),
     ),
 ]

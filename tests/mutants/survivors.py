@@ -128,8 +128,8 @@ SURVIVORS: Final[list[Mutant]] = [
         ("the window of a lost connection is kept", "            inlet.window.drop()\n", ""),
         (
             "a source is read although there is no room",
-            "            while self._is_paused() or window.room <= 0:",
-            "            while self._is_paused():",
+            "            while not self._may_move() or window.room <= 0:",
+            "            while not self._may_move():",
         ),
         (
             "all that was read goes into the window at once",

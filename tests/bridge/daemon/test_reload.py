@@ -197,7 +197,7 @@ def test_a_source_that_would_begin_anew_is_not_reloaded(tmp_path: Path) -> None:
     read = make(stream)
     source = read.inlets[0].source
     assert isinstance(source, RabbitmqSource)
-    source._is_stream = True  # as it finds when it is opened
+    source._is_stream = source._was_stream = True  # as it finds when it is opened
     for old, new, lines in (
         (make(archive), f'{archive}state = "at"', elsewhere),
         (make(f'{kafka}group = "g"'), f'{kafka}group = "h"', elsewhere),

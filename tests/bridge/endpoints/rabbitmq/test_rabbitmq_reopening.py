@@ -117,6 +117,27 @@ async def test_a_queue_that_stays_is_read_on_after_the_last_settled_message(
 
 
 @on_a_loop
+async def test_a_stream_that_is_kept_in_memory_is_known_when_the_broker_has_answered(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer is begun as that of a stream, and a reload must not take a queue for one meanwhile."""
+    source, kept = RabbitmqSource("from", [parse_broker(server.url)], "q"), []
+    begin = source._begin
+
+    async def look(*arguments: Any) -> None:
+        kept.append(source.settled_in)
+        await begin(*arguments)
+
+    monkeypatch.setattr(source, "_begin", look)
+    for kind, then in (("quorum", ""), ("stream", None)):
+        make_anew(channel, kind, 0, 2)
+        await source.open()
+        assert source.settled_in == then
+        await source.close()
+    assert kept == ["", "", ""]
+
+
+@on_a_loop
 async def test_a_refused_consumer_is_explained_and_leaves_no_connection(
     server: AmqpServer, channel: BlockingChannel
 ) -> None:
