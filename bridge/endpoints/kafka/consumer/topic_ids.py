@@ -102,7 +102,7 @@ class Asker:
         admin, consumer = self.connect()
         try:
             consumer.consume(ERRORS_AT_ONCE, 0)  # errors of its connections, which it would keep for ever
-            now = _fetch_ids(admin, topics)
+            now = fetch_ids(admin, topics)
             offsets = _fetch_offsets(consumer, partitions) if partitions else []
             ends = fetch_bounds(admin, paused, LATEST_OFFSET) if paused else {}
             given = _fetch_given(admin, str(self._settings["group.id"])) if with_given else None
@@ -147,8 +147,11 @@ def fetch_bounds(
     return found
 
 
-def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
+def fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
+    """Return the ids of topics, as `Ids.now`. Raises KafkaException, TimeoutError."""
     now: dict[str, str] = {}
+    if not topics:  # librdkafka takes no empty list
+        return now
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
     for topic, answer in asked.items():
         try:
