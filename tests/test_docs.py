@@ -27,7 +27,8 @@ MARKDOWN = (*PAGES, ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*/**/*.md")), *sor
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LARGEST_PICTURE = 300_000
 MADE_BY_THE_SITE = {
-    "api/exchange.md", "api/bindings.md", "api/bridge.md", "changelog.md", "contributing.md", "options.md",
+    "api/exchange.md", "api/bindings.md", "api/bindings.spark.md", "api/bridge.md", "changelog.md",
+    "contributing.md", "options.md",
 }  # fmt: skip
 
 

@@ -301,7 +301,9 @@ def count_studies(
         raise InputError(f"{os.fspath(cache)}: a cache is used without Spark only")
     from bindings.auditing.spark.job import run
     from bindings.auditing.spark.kafka import parse_topic, run_on_topic
+    from bindings.auditing.spark.session import ship_packages
 
+    ship_packages(spark)
     passes = [] if files is None else [run(spark, files, studies, selection, keep_bad=keep_bad, max_bad=max_bad)]
     topics = [parse_topic(url) for url in traffic.topics]
     passes += [run_on_topic(spark, each, studies, selection, traffic.mapping, max_bad=max_bad) for each in topics]

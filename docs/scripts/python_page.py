@@ -1,4 +1,4 @@
-"""Write ``docs/python.md``: the public names of the three packages, each with the first sentence about it.
+"""Write ``docs/python.md``: the public names of the packages, each with the first sentence about it.
 
 ::
 
@@ -19,6 +19,7 @@ PAGE: Final = Path(__file__).parents[1] / "python.md"
 PACKAGES: Final[Mapping[str, str]] = {
     "exchange": "Topologies, routing and its explanation, dispatch to handlers. It reads no file, and opens no socket.",
     "bindings": "Topologies as files and on brokers, what is wrong with them, what a change means, and audits.",
+    "bindings.spark": "Routes of messages inside Spark: of DataFrames, and of SQL.",
     "bridge": "A bridge in a program of your own, and what endpoints are made of.",
 }
 """Package -> what is in it."""

@@ -12,7 +12,7 @@ import griffe
 
 from docs.site.links import ROOT
 
-PACKAGES: Final = ("exchange", "bindings", "bridge")
+PACKAGES: Final = ("exchange", "bindings", "bindings.spark", "bridge")
 
 EXAMPLE: Final = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
 """An example as doctest runs it: from its first prompt to the next empty line."""

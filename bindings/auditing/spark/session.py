@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from exchange.errors import InputError
@@ -90,9 +91,25 @@ def open_session(
             else:
                 spark = _start(master or "local[*]", conf or {}, folder, stack)
             stack.callback(spark.stop)
-            if is_connect(spark) or not LOCAL.match(spark.sparkContext.master or ""):
-                spark.addArtifacts(str(_packages(folder)), pyfile=True)
+            ship_packages(spark)
             yield spark
+
+
+def ship_packages(spark: SparkSession) -> None:
+    """Have the workers of a session import this package, once, unless they run on this machine with its environment.
+
+    numpy, pyarrow and pandas must be installed there.
+    """
+    if spark in _shipped or (not is_connect(spark) and LOCAL.match(spark.sparkContext.master or "")):
+        return
+    # Workers that come later get the file from here, so it stays as long as the session.
+    folder = tempfile.TemporaryDirectory(prefix="hashstar-", ignore_cleanup_errors=True)
+    spark.addArtifacts(str(_write_packages(Path(folder.name))), pyfile=True)
+    _shipped[spark] = folder
+
+
+_shipped: Final[WeakKeyDictionary[SparkSession, tempfile.TemporaryDirectory[str]]] = WeakKeyDictionary()
+"""Session -> the folder with the package that its workers import."""
 
 
 def find_spark_version() -> str:
@@ -212,7 +229,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _packages(folder: Path) -> Path:
+def _write_packages(folder: Path) -> Path:
     """Write ``bindings`` and ``exchange`` to a zip file that Python can import from, and return its path."""
     path = folder / "hashstar.zip"  # workers only import from files named .zip, not even from a wheel
     top = Path(__file__).parents[3]

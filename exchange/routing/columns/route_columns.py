@@ -88,7 +88,7 @@ class RouteColumns:
         """
         numbers = range(len(self._used))
         queues, offsets = self._outcomes.queues_of(self._used)
-        names = _texts(self._outcomes.queues).take(pa.array(queues))
+        names = show_texts(self._outcomes.queues).take(pa.array(queues))
         undecided = self._outcomes.undecided(self._used)
         return pa.StructArray.from_arrays(
             [
@@ -154,10 +154,11 @@ class RouteColumns:
 
 def _lists(names: Sequence[Sequence[str]]) -> pa.ListArray:
     offsets = np.cumsum([0, *map(len, names)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), _texts([name for each in names for name in each]))
+    return pa.ListArray.from_arrays(pa.array(offsets), show_texts([name for each in names for name in each]))
 
 
-def _texts(names: Sequence[str]) -> pa.StringArray:
+def show_texts(names: Sequence[str]) -> pa.StringArray:
+    """Return names, with U+FFFD for bytes that are not UTF-8."""
     try:
         return pa.array(names, pa.string())
     except UnicodeEncodeError:

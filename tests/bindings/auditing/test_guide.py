@@ -1,4 +1,4 @@
-"""The snippet of docs/audit.md that needs Spark runs with a table and a topology of its names."""
+"""The snippets of docs/audit.md that need Spark run with a table and a topology of their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.pages import ROOT, blocks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-[SNIPPET] = [
+[COUNTED, ROUTED] = [
     block.text
     for block in blocks(ROOT / "docs" / "audit.md")
     if block.language == "python" and "spark.read" in block.text
@@ -32,10 +32,14 @@ def traffic(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("traffic")
-def test_the_snippet_of_the_guide_counts_a_table(
+def test_the_snippets_of_the_guide_count_and_route_a_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy(ROOT / "examples" / "orders" / "orders.bindings", tmp_path)
     monkeypatch.chdir(tmp_path)
-    exec(SNIPPET, {"spark": spark})  # noqa: S102 - our own page
+    exec(COUNTED, {"spark": spark})  # noqa: S102 - our own page
     assert "messages=3" in capsys.readouterr().out
+    exec(ROUTED, {"spark": spark})  # noqa: S102 - our own page
+    printed = capsys.readouterr().out
+    assert "|documents| NULL|    1|" in printed
+    assert "audit" in printed

@@ -30,7 +30,11 @@ LEAVES: Final = (
     Leaf("rocketmq-stores", ("bindings.archive.rocketmq",), ("tests/bindings/archive/rocketmq",)),
     Leaf("kafka-stores", ("bindings.archive.kafka",), ("tests/bindings/archive/kafka",)),
     Leaf("adapters", ("bindings.adapters",), ("tests/bindings/adapters",)),
-    Leaf("audit", ("bindings.auditing", "bindings.commands.audit"), ("tests/bindings/auditing",)),
+    Leaf(
+        "audit",
+        ("bindings.auditing", "bindings.spark", "bindings.commands.audit"),
+        ("tests/bindings/auditing", "tests/bindings/spark"),
+    ),
     Leaf("dead", ("bridge.dead",), ("tests/bridge/dead",)),
     Leaf("drawing", ("bindings.drawing", "bindings.commands.graph"), ("tests/bindings/drawing",)),
     Leaf("drift", ("bindings.drift", "bindings.commands.drift"), ("tests/bindings/drift",)),
