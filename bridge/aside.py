@@ -4,21 +4,23 @@ The loop serves all endpoints, the health and the signals, so no call on it may 
 certificate, or writing a file of offsets, takes a moment, and hours where the file is on a network drive that hangs.
 
 Each thread is a daemon, and not one of the loop's executor: a call that hangs neither keeps the process from ending
-nor delays other calls.
+nor delays other calls. Tasks of the loop that linger are cancelled again, or left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event, Thread
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+AGAIN: Final = 1.0
+"""Seconds after which a cancelled task that has not ended is cancelled again."""
 LOOK_UP_SECONDS: Final = 1.0
 """Seconds in which name servers are to answer."""
 
@@ -71,3 +73,24 @@ def is_look_up_hanging(host: str) -> bool:
 
     _start(look_up)
     return not answered.wait(LOOK_UP_SECONDS)
+
+
+async def run_within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines at the same time, and cancel those that take longer."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=AGAIN)
+
+
+async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended, again and again: a library may swallow a cancellation and continue."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=AGAIN)

@@ -46,6 +46,7 @@ from bindings.sources.tree import find_reason_to_skip
 from bridge.consumers.groups.barrier import read_news, read_resize
 from bridge.consumers.groups.membership import read_beat
 from bridge.consumers.groups.state import _read as read_state
+from bridge.daemon.asking.processes import read_process
 from bridge.dead.ledger import Ledger
 from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
@@ -61,6 +62,7 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.headers import HeaderColumn
 from exchange.values.field_text import decode_field
 from exchange.values.message import Message
+from tests.bridge.daemon.test_asking import make_status
 from tests.support.syntax import walk
 from tests.support.tiers import scale
 
@@ -427,6 +429,9 @@ READERS: Final = {
         DEFINITIONS, of_file("x.json", lambda path: read_names(Path(path))), (ValueError, HashstarError)
     ),
     "bindings/sources/tree.py find_reason_to_skip": Reader(DEFINITIONS, of_file("x.json", find_reason_to_skip)),
+    "bridge/daemon/asking/processes.py read_process": Reader(
+        make_status(), ask(200, lambda address: read_process(f"http://{address}", 10.0))
+    ),
     "bridge/dead/ledger.py Ledger._read": Reader(
         '{"sent": "a", "queue": "q", "header": "AAA=", "body": null}',
         of_file("l", read_replay),

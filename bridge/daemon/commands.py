@@ -7,28 +7,39 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import click
 
-from exchange.commands.console import catch_signals, echo_error, is_program
-from exchange.commands.options import CommandGroup
+from bindings.sources.address import has_scheme
+from exchange.commands.console import catch_signals, echo_error, exit_on_error, is_program
+from exchange.commands.options import CommandGroup, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
-from exchange.files.names import TOPOLOGIES
+from exchange.files.names import TOPOLOGIES, WEB
 from exchange.files.operating_system import find_signals
-from exchange.text.display import hide_logins
+from exchange.text.display import escape_lines, hide_logins
 from exchange.text.site import build_page_address
 from exchange.values.forms import Form, Forms
+
+if TYPE_CHECKING:
+    from bridge.daemon.asking.orders import Result
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 FORMS: Final[Forms] = {
     "text": Form("bridge.daemon.probe:format_report", (".txt",)),
     "json": Form("bridge.daemon.probe:encode_report", (".json",), indent=2),
 }
 """The forms of what a check of a bridge finds."""
+STATUS_FORMS: Final[Forms] = {
+    "text": Form("bridge.daemon.asking.forms:to_text", (".txt",)),
+    "json": Form("bridge.daemon.asking.forms:to_json", (".json",), indent=2),
+}
+"""The forms of the state of a bridge that runs."""
 ELSEWHERE: Final = (
     'all settings of a bridge are keys of BRIDGE.TOML, such as http = "127.0.0.1:9410" for its status page '
     f"({build_page_address('bridge-configuration')})"
@@ -54,6 +65,24 @@ class ConfigPath(click.Path):
         way = f"it stands in {key}. {build_page_address('bridge')} has a whole file"
         run = f"then run: hashstar bridge {ctx.info_name if ctx else 'check'} bridge.toml"
         raise click.BadParameter(f"{shown} is {is_what}, and a bridge is a TOML file: {way}; {run}", ctx, param)
+
+
+class BridgePlace(ConfigPath):
+    """The type of an argument with the file of a bridge that runs, or the address at which one serves HTTP."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or the address as it is."""
+        return value if has_scheme(str(value), WEB) else super().convert(value, param, ctx)
+
+
+def _add_place(seconds: float) -> Callable[[Function], Function]:
+    """Return what gives a command the bridge that it asks, and the maximum time for the answer of all its workers."""
+
+    def add(function: Function) -> Function:
+        option = wait_option(seconds, "Maximum time until all workers have answered, and done it.")
+        return option(click.argument("place", metavar="BRIDGE.TOML|URL", type=BridgePlace())(function))
+
+    return add
 
 
 @click.group("bridge", cls=CommandGroup, example="hashstar bridge check bridge.toml", default="run")
@@ -165,3 +194,90 @@ def check_command(offline: bool, form: str, path: Path) -> None:
         return 1 if report.errors else 0
 
     _exit_after(run_check())
+
+
+@bridge_command.command("status", example="hashstar bridge status bridge.toml")
+@form_options(STATUS_FORMS)
+@output_option
+@_add_place(10.0)
+def status_command(form: str, place: Path | str, wait: float) -> None:
+    """Show the state of a bridge that runs: sources, targets, conditions.
+
+    It asks the address under http in BRIDGE.TOML, all workers at once; URL is the address of one of them.
+
+    Exit codes: 0 ready, 1 not ready, 2 a process cannot be reached, or bad usage.
+    """
+    with exit_on_error():
+        from bridge.daemon.asking.processes import find_addresses, read_all
+
+        answers = read_all(find_addresses(str(place), wait), wait)
+    if answers.processes or form != "text":
+        print_form(STATUS_FORMS[form], answers)
+    for each in answers.errors:
+        echo_error(each)
+    sys.exit(2 if answers.errors else 0 if all(each.state == "ready" for each in answers.processes) else 1)
+
+
+@bridge_command.command("pause", example="hashstar bridge pause bridge.toml")
+@_add_place(10.0)
+def pause_command(place: Path | str, wait: float) -> None:
+    """Have a bridge that runs read nothing more; its connections stay.
+
+    Exit codes: 0 paused, 1 not yet, 2 a process cannot be reached, or bad usage.
+    """
+    _give_order("pause", place, wait)
+
+
+@bridge_command.command("drain", example="hashstar bridge drain bridge.toml --wait 5m")
+@_add_place(60.0)
+def drain_command(place: Path | str, wait: float) -> None:
+    """Have a bridge settle all that it has read, and close its sources.
+
+    It stays up, with its targets connected, and goes on with "bridge resume". What is not settled in time is still
+    waited for: the command only stops looking.
+
+    Exit codes: 0 drained, 1 not yet, 2 a process cannot be reached, or bad usage.
+    """
+    _give_order("drain", place, wait)
+
+
+@bridge_command.command("resume", example="hashstar bridge resume bridge.toml")
+@_add_place(10.0)
+def resume_command(place: Path | str, wait: float) -> None:
+    """Have a bridge go on that is paused or drained.
+
+    Exit codes: 0 it goes on, 1 not yet, 2 a process cannot be reached, or bad usage.
+    """
+    _give_order("resume", place, wait)
+
+
+@bridge_command.command("reload", example="hashstar bridge reload bridge.toml")
+@_add_place(180.0)
+def reload_command(place: Path | str, wait: float) -> None:
+    """Have a bridge that runs read its configuration again.
+
+    Exit codes: 0 in effect, 1 refused, with the reasons, or not in effect yet, 2 a process cannot be reached, or bad
+    usage.
+    """
+    with exit_on_error():
+        from bridge.daemon.asking.orders import reload
+        from bridge.daemon.asking.processes import find_addresses
+
+        _show_result(reload(find_addresses(str(place), wait), wait))
+
+
+def _give_order(order: Literal["pause", "drain", "resume"], place: Path | str, wait: float) -> None:
+    with exit_on_error():
+        from bridge.daemon.asking.orders import give_order
+        from bridge.daemon.asking.processes import find_addresses
+
+        _show_result(give_order(find_addresses(str(place), wait), order, wait))
+
+
+def _show_result(result: Result) -> NoReturn:
+    """Print what has become of an order, and exit with its code."""
+    if result.text:
+        click.echo(escape_lines(result.text))
+    for each in result.errors:
+        echo_error(each)
+    sys.exit(2 if result.errors else 0 if result.done else 1)

@@ -136,7 +136,7 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ, worker:
         dead = keys.DEAD_LETTERS.read(table)
         dead_letters = None if dead is None else build_dead_letter_target(dead)
     with mistakes.collect():
-        http = _read_http(table, worker or 1)
+        http = read_http(table, worker or 1)
     has_coverage = keys.COVERAGE.read(table)
     log_format, log_level = keys.LOG_FORMAT.read(table), keys.LOG_LEVEL.read(table)
     table.refuse_unread(keys.FILE.names)
@@ -397,7 +397,8 @@ def _check_queues(
                 )
 
 
-def _read_http(table: Table, worker: int) -> Http | None:
+def read_http(table: Table, worker: int) -> Http | None:
+    """Return where a worker serves HTTP, None if it does not. Raises InputError."""
     listen, names = keys.HTTP.read(table), tuple(keys.HTTP_HOSTS.read(table))
     if listen == "off":
         return None

@@ -13,7 +13,7 @@ from platform import python_version
 from typing import Final
 
 from bridge.daemon.config import Config
-from bridge.daemon.health import KINDS, Health
+from bridge.daemon.health import KINDS, OF_THE_BRIDGE, Health
 from bridge.daemon.metrics import Gauges, Metrics
 from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit
@@ -25,7 +25,6 @@ STARTED: Final = time.time()
 
 Labels = tuple[tuple[str, str], ...]
 
-OF_THE_BRIDGE = ("paused", "draining")
 OF_TARGETS = ("disconnected", "trouble", "backpressure")
 OF_SOURCES = tuple([kind for kind in KINDS if kind not in (*OF_THE_BRIDGE, "backpressure")])
 
@@ -110,7 +109,7 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
             state.oldest_age for _, state in targets
         )),
         "hashstar_reload_refused": ("gauge", "Whether the last reload was refused.", {(): int(bool(metrics.refusal))}),
-        "hashstar_paused": ("gauge", "Whether the bridge is paused.", {(): int(pump.paused)}),
+        "hashstar_paused": ("gauge", "Whether the bridge is paused or drained.", {(): int(not pump.takes)}),
         "hashstar_dropped_log_lines_total": ("counter", "Lines that nothing took of the log.", {
             (): health.journal.dropped
         }),

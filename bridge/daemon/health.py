@@ -14,7 +14,8 @@ kind                meaning
 ``vanished``        within the last minute, a system removed messages before they were read
 ``at-risk``         nothing is read, and its system will soon remove messages that wait, or does so already
 ``paused``          a user has paused the bridge
-``draining``        the bridge is about to end, or to go on as its file says now
+``draining``        the bridge is about to end, or to go on as its file says now, or a user has it drained
+``drained``         a user has drained the bridge: nothing is under way, and its sources are closed
 ==================  ================================================================================================
 
 `Health.look` is called on the event loop once a second, and when a connection is made or lost. It replaces conditions
@@ -42,13 +43,14 @@ from bridge.pump.pump import Pump
 from bridge.pump.window import Pending
 from exchange.text.display import count_noun, list_some
 
+OF_THE_BRIDGE: Final = ("paused", "draining", "drained")
 KINDS: Final = (
     "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
-    "at-risk", "paused", "draining",
+    "at-risk", *OF_THE_BRIDGE,
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
 
-LEVELS: Final = {"paused": "info", "draining": "info", "waiting": "warning"}
+LEVELS: Final = {"paused": "info", "draining": "info", "drained": "info", "waiting": "warning"}
 """Kind -> the level at which it is logged; the others are errors."""
 LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
 """Kind -> seconds for which a condition lasts before it is logged; others are logged at once. Most connections come
@@ -140,7 +142,7 @@ class Health:
         self._metrics = metrics
         self.journal = journal
         self._policy = policy
-        self._check = f"hashstar bridge check {config}".rstrip()
+        self._config = config
         self._has_dead_letters = has_dead_letters
         self._loop_clock = loop_clock or asyncio.get_running_loop().time
         self._clock = clock
@@ -183,7 +185,7 @@ class Health:
 
     def current(self) -> tuple[Condition, ...]:
         """Return the conditions; from any thread. A pause or stop is among them at once, even before the next look."""
-        conditions = [each for each in self.conditions if each.kind not in ("paused", "draining")]
+        conditions = [each for each in self.conditions if each.kind not in OF_THE_BRIDGE]
         for kind, applies, reason, way_out in self._requests():
             if applies:
                 known = next((each for each in self.conditions if each.kind == kind), None)
@@ -191,10 +193,12 @@ class Health:
         return tuple(conditions)
 
     def _requests(self) -> tuple[tuple[str, bool, str, str], ...]:
-        """Return kind, presence, reason and way out of the conditions that a user causes: a pause and a stop."""
+        """Return kind, presence, reason and way out of the conditions that a user causes."""
+        resume = f"run: hashstar bridge resume {self._config}"
         return (
-            ("paused", self._pump.paused, "paused", "send SIGUSR2 or POST /resume"),
+            ("paused", self._pump.paused, "paused", resume),
             ("draining", self._pump.draining, "it waits until everything that was read is settled", ""),
+            ("drained", self._pump.drained, "drained: nothing is read or under way", resume),
         )
 
     def look(self) -> None:
@@ -242,7 +246,7 @@ class Health:
         name = endpoint.name
         if not self._metrics.up.get(name):
             reason = self._metrics.last_error.get(name, "not connected yet")
-            causes.add(name, "disconnected", reason, way_out=f"{self._check} finds the cause")
+            causes.add(name, "disconnected", reason, way_out=f"hashstar bridge check {self._config} finds the cause")
             return False
         try:
             trouble = endpoint.trouble
@@ -283,7 +287,7 @@ class Health:
         name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
         if name in self._metrics.ended_sources:
             up = self._metrics.up.get(name, False)
-        elif not self._metrics.up.get(name) and self._pump.paused:
+        elif not self._metrics.up.get(name) and not self._pump.takes:
             up = False  # it is opened when the bridge is resumed
         elif not self._metrics.up.get(name) and (waits := self._pump.waiting_for(inlet)) is not None:
             up = False
@@ -330,7 +334,7 @@ class Health:
         """Add a condition if nothing is read, and what waits may not survive that."""
         name = source.name
         is_ended = name in self._metrics.ended_sources
-        if is_ended or not (self._pump.paused or any((name, kind) in causes.all for kind in NOT_READ)):
+        if is_ended or (self._pump.takes and not any((name, kind) in causes.all for kind in NOT_READ)):
             self._idle.pop(name, None)
             return
         idle = now - self._idle.setdefault(name, now)

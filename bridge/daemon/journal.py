@@ -255,6 +255,9 @@ class Journal:
                 "info", "filtered", source=source, reason=kind, only="the first is logged", **_fields_of(delivery)
             )
 
+    def left(self, source: str) -> None:
+        self.write("info", "source left", endpoint=source)
+
     def ended(self, source: str) -> None:
         self.write("info", "ended", source=source)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf
+from time import time
 from typing import Final, Literal, NamedTuple, TypedDict
 
 from bindings.http.exposition import format_family, format_labels, format_number
@@ -70,6 +71,8 @@ class Metrics:
         self.reloads = Counter(dict.fromkeys(RELOADS, 0))
         """Outcome -> times that the configuration was read again."""
         self.refusal = ""
+        self.last_reload: float | None = None
+        """When the configuration was last read again, refused or not, in seconds since 1970; None if never."""
         """Why the last reload was refused; "" if it was not."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a connection is made or lost, and when a source ends."""
@@ -106,6 +109,7 @@ class Metrics:
         """Count a reload, and keep why it was refused; "" if it was not."""
         self.reloads[RELOADS[bool(refusal)]] += 1
         self.refusal = refusal
+        self.last_reload = time()
 
     def connected(self, name: str) -> None:
         self.up[name] = True
@@ -156,6 +160,10 @@ class Metrics:
 
     def replied(self, source: str, outcome: ReplyOutcome) -> None:
         self.replies[source, outcome] += 1
+
+    def left(self, source: str) -> None:
+        self.up[source] = False
+        self.on_change()
 
     def ended(self, source: str) -> None:
         self.ended_sources.add(source)

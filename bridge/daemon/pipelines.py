@@ -182,6 +182,8 @@ class Pipelines:
     def _begin(self, built: BuiltPump, before: Pipeline | None = None) -> Pipeline:
         if before is not None and before.pump.paused:
             built.pump.pause()
+        if before is not None and before.pump.leaves:
+            built.pump.drain()
         pipeline = start_pipeline(built, self._journal, self._metrics, None if before is None else before.health)
         self._prepare()
         return pipeline
@@ -305,6 +307,10 @@ class _Events(PumpEvents):
 
     def replied(self, source: str, outcome: ReplyOutcome) -> None:
         self._metrics.replied(source, outcome)
+
+    def left(self, source: str) -> None:
+        self._journal.left(source)
+        self._metrics.left(source)
 
     def ended(self, source: str) -> None:
         self._journal.ended(source)

@@ -16,10 +16,11 @@ from bridge.endpoints import build_caller_target, build_reply_source, find_syste
 from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
 from bridge.interop.return_address import Sealer
 from bridge.mistakes import Mistakes
-from bridge.pump.inlet import Inlet, find_reachable_queues
+from bridge.pump.inlet import Inlet
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import Callers, Replies, Servers
 from bridge.table import Table
+from exchange.topology.reach import find_reachable_queues
 from exchange.topology.topology import Topology
 
 PLACES: Final = {RABBITMQ: keys.REPLY_QUEUE, KAFKA: keys.REPLY_TOPIC, ROCKETMQ: keys.REPLY_TOPIC}

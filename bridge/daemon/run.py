@@ -98,7 +98,7 @@ async def _run_pumps(
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:
-        web = Web(pipelines.current, metrics, loop, _refuse_in_worker if is_worker else pipelines.reload)
+        web = Web(pipelines.current, metrics, loop, pipelines.reload, worker or 1)
         pipelines.on_change = web.show
         journal.write("info", "serving", address=web.start(), paths="/ /status /metrics /live /ready /coverage")
     journal.write("info", "started", config=config.path, process=os.getpid())
@@ -132,10 +132,6 @@ async def _run_pumps(
     counts = {"read": sum(metrics.read_messages.values()), "written": sum(metrics.written.values())}
     journal.write("info" if not left else "warning", "stopped", not_settled=left, **counts)
     return not left
-
-
-async def _refuse_in_worker() -> str:
-    return f"several workers read one file; send SIGHUP to their parent, process {os.getppid()}"
 
 
 def calm_collector() -> None:

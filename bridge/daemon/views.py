@@ -166,6 +166,10 @@ class StatusJson(TypedDict):
     """Version of Python."""
     config: str
     """The file."""
+    worker: int
+    """Number of this process among the workers."""
+    workers: int
+    """Number of processes that share the work; each has a status of its own."""
     started: float
     """Seconds since 1970."""
     now: float
@@ -178,6 +182,9 @@ class StatusJson(TypedDict):
     conditions: Sequence[Condition]
     paused: bool
     draining: bool
+    """Whether it waits until everything that was read is settled, as it stops, reloads or is drained."""
+    drained: bool
+    """Whether it was drained: nothing is read or under way, and its sources are closed."""
     unsettled: int
     sources: list[SourceJson]
     targets: list[TargetJson]
@@ -187,5 +194,7 @@ class StatusJson(TypedDict):
     history: HistoryJson
     reloads: int
     """Times that the configuration was read again, and has come into effect."""
+    last_reload: float | None
+    """When the configuration was last read again, whether refused or not, in seconds since 1970; null if never."""
     reload_refused: str
     """Why the last reload was refused; "" if it was not."""

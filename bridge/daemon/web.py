@@ -7,7 +7,8 @@
 ``GET /ready``        200 while there is no condition (`bridge.daemon.health`), else 503 and all conditions
 ``GET /metrics``      Prometheus's text format
 ``GET /coverage``     the use of bindings, as in `hashstar audit --json`; needs ``coverage = true``
-``POST /pause``       stop reading; ``POST /resume``: continue; with the header ``X-Hashstar`` and any value
+``POST /pause``       stop reading; ``POST /drain``: also settle what was read, and close the sources;
+                      ``POST /resume``: continue; each with the header ``X-Hashstar`` and any value
 ``POST /reload``      read the configuration again; with that header, too; 409 and the reason if that is refused,
                       202 while nothing has come of it
 ====================  ==================================================================================
@@ -40,7 +41,7 @@ from bridge.daemon.metrics import BUCKETS, Metrics
 from bridge.daemon.pipelines import Pipeline
 from bridge.daemon.views import SourceJson, SourceState, StatusJson, TargetJson, TargetState
 from bridge.pump.outlet import Outlet
-from bridge.pump.pump import Inlet
+from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 from exchange.text.numbers import write_time
 from exchange.text.site import HASHSTAR_VERSION
@@ -55,6 +56,10 @@ SLOW: Final = 5.0
 PATIENCE: Final = 180.0
 """Maximum number of seconds for which a request waits for the reload that it asks for."""
 NOT_TURNING: Final = "the event loop does not turn"
+CONTROLS: Final[Mapping[str, tuple[Callable[[Pump], None], str]]] = {
+    "pause": (Pump.pause, "paused"), "drain": (Pump.drain, "draining"), "resume": (Pump.resume, "resumed"),
+}  # fmt: skip
+"""What ``POST`` takes besides ``reload`` -> what it does, and the answer."""
 
 
 class Web:
@@ -66,12 +71,14 @@ class Web:
         metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
         reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
+        worker: int = 1,
     ) -> None:
         self.pipeline = pipeline
         """Replaced as a whole by each reload: a request reads it once."""
         self._metrics = metrics
         self._loop = loop
         self._reload = reload
+        self._worker = worker
         self._turned_at = time.monotonic()
         self._started = time.time()
         self._beat: asyncio.TimerHandle | None = None
@@ -126,6 +133,8 @@ class Web:
             "hashstar": HASHSTAR_VERSION,
             "python": python_version(),
             "config": config.path,
+            "worker": self._worker,
+            "workers": config.workers,
             "started": self._started,
             "now": time.time(),
             "alive": self.alive,
@@ -134,6 +143,7 @@ class Web:
             "conditions": conditions,
             "paused": pump.paused,
             "draining": pump.draining,
+            "drained": pump.drained,
             "unsettled": pump.in_flight,
             "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in config.inlets],
             "targets": [
@@ -148,6 +158,7 @@ class Web:
             "latency_bounds": list(BUCKETS),
             "history": health.history.as_json(),
             "reloads": metrics.reloads["reloaded"],
+            "last_reload": metrics.last_reload,
             "reload_refused": metrics.refusal,
         }
         return encode_as(StatusJson, value)
@@ -222,13 +233,8 @@ class Web:
         return result.result(SLOW)
 
     def control(self, action: str) -> None:
-        """Pause or resume the pump that runs, on the event loop's thread."""
-
-        def act() -> None:
-            pump = self.pipeline.pump
-            (pump.pause if action == "pause" else pump.resume)()
-
-        self._loop.call_soon_threadsafe(act)
+        """Have the pump that runs do one of `CONTROLS`, on the event loop's thread."""
+        self._loop.call_soon_threadsafe(lambda: CONTROLS[action][0](self.pipeline.pump))
 
     def reload(self) -> tuple[int, str]:
         """Have the configuration read again; return the code and text to answer, once it is in effect or refused."""
@@ -285,8 +291,8 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
 
         def _control(self, action: str) -> None:
             # A browser lets a page of another origin send a form to this server, but not with this header.
-            if action not in ("pause", "resume", "reload"):
-                self.answer(404, PLAIN, b"there are /pause, /resume and /reload\n")
+            if action != "reload" and action not in CONTROLS:
+                self.answer(404, PLAIN, b"there are /pause, /drain, /resume and /reload\n")
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
             elif action == "reload":
@@ -294,7 +300,7 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                 self.answer(code, PLAIN, f"{text}\n".encode("utf-8", "replace"))
             else:
                 web.control(action)
-                self.answer(202, PLAIN, f"{action}d\n".encode())
+                self.answer(202, PLAIN, f"{CONTROLS[action][1]}\n".encode())
 
         def _list_problems(self, problems: list[str]) -> None:
             # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.

@@ -238,4 +238,4 @@ class _Events:
     def _ignore(self, *_: Any, **__: Any) -> None:
         pass
 
-    connected = ended = filtered = gave_up = read = refused = replied = requested = unroutable = _ignore
+    connected = ended = filtered = gave_up = left = read = refused = replied = requested = unroutable = _ignore

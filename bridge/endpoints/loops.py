@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.endpoint import Place, Target
-from bridge.pump.inlet import Inlet, find_reachable_queues
+from bridge.pump.inlet import Inlet
+from exchange.topology.reach import find_reachable_queues
 from exchange.topology.topology import Topology
 
 ARCHIVE: Final = "archive"

@@ -50,5 +50,8 @@ class PumpEvents(ReplyEvents, Protocol):
     def requested(self, source: str, outcome: RequestOutcome) -> None:
         """Take note of a request that a source has given, and that goes to servers of another system."""
 
+    def left(self, source: str) -> None:
+        """Take note that a source was closed as the pump is drained, after all that was read is settled."""
+
     def ended(self, source: str) -> None:
         """Take note that a source has ended, and all its deliveries are settled."""

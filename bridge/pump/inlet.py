@@ -7,14 +7,14 @@ messages can reach are open, and none of these has a message without an answer f
 =============  ===================================================  ====================================================
 state          waits for                                            leaves it for
 =============  ===================================================  ====================================================
-waiting        the end of a pause, its targets to be open, and to   opening
-               have answered for everything of the connection
-               before
+waiting        the end of a pause or drain, its targets to be       opening
+               open, and to have answered for everything of the
+               connection before
 opening        the source                                           reading; else resting
 reading        messages; while the window is full or the bridge     resting, when the connection is gone; emptying, when
-               is paused: settling, *or* the loss of the            the stream has ended
+               is paused: settling, *or* the loss of the            the stream has ended, or it leaves
                connection
-emptying       the last settling, *or* the loss of the connection   ended; else resting
+emptying       the last settling, *or* the loss of the connection   ended, or waiting if it leaves; else resting
 resting        the time before the next try                         waiting
 =============  ===================================================  ====================================================
 """
@@ -37,10 +37,8 @@ from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
 from bridge.pump.window import Window
 from bridge.table import Table
-from exchange.entities.in_force import find_alternates_in_effect
 from exchange.errors import HashstarError
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
-from exchange.topology.topology import Topology
 from exchange.values.message import Message, assemble_message
 
 LOG: Final = logging.getLogger(__name__)
@@ -160,14 +158,32 @@ class InletReader:
         self._is_paused = is_paused
         self._moved = asyncio.Event()
         self._is_open = False
+        self.is_idle = True
+        """Whether its source is closed, and all that is settled is settled at its system."""
         self._progressed = False
         """Whether a delivery was settled over this connection."""
         self._fault: Disconnected | None = None
         """The error that settling raised; the connection ends with it."""
         self._task: asyncio.Task[None] | None = None
-        self._is_draining = False
+        self._is_interrupted = False
+        """Whether this reader has cancelled its task, to end a read that may wait for ever."""
+        self._leaves = False
+        self._is_draining = self._reads_rest = False
         self._unadmitted: Sequence[Delivery] = ()
         """Deliveries that were read, and for which the window has no room yet."""
+
+    def leave(self) -> None:
+        """Read nothing more, settle what was read, however long it takes, and close the source until `take_up`."""
+        if not self._leaves:
+            self._leaves = True
+            if not self._is_draining:  # else it was called off for a moment only
+                self._interrupt()
+            self.wake()
+
+    def take_up(self) -> None:
+        """Open the source again, after it has left."""
+        self._leaves = False
+        self.wake()
 
     def wake(self) -> None:
         """Check again now whether what it waits for has happened."""
@@ -183,20 +199,28 @@ class InletReader:
         owing = [outlet.target.name for outlet in self._outlets if outlet.owes(self.inlet.window)]
         return f"waits until {', '.join(owing)} has answered for what was read before" if owing else None
 
-    async def run(self, connected: Callable[[], None], disconnected: Callable[[Disconnected, float], None]) -> None:
+    async def run(
+        self,
+        connected: Callable[[], None],
+        disconnected: Callable[[Disconnected, float], None],
+        left: Callable[[], None],
+    ) -> None:
         """Read until the stream has ended and all of it is settled, or until cancelled.
 
         ``connected`` is called each time the source was opened, ``disconnected`` each time it was lost or could not be
-        opened, with the reason and the seconds until the next try.
+        opened, with the reason and the seconds until the next try; ``left`` each time it has left.
         """
         inlet, loop = self.inlet, asyncio.get_running_loop()
         attempts = Attempts(self._policy.reconnect, self._random)
-        task = self._task = asyncio.current_task()
+        self._task = asyncio.current_task()
         while True:
             self._fault, self._unadmitted = None, ()
-            await self._wait(lambda: not self._is_paused() and self.waiting_for() is None)
+            await self._wait(lambda: not self._is_paused() and not self._leaves and self.waiting_for() is None)
             opened: float | None = None
-            self._is_open, self._progressed = True, False
+            reason: Disconnected | None
+            self._is_open, self._progressed, self.is_idle = True, False, False
+            self._was_interrupted()  # a library may have made another error of it; it must not be counted for ever
+            self._reads_rest = inlet.is_read_out = False
             try:
                 await inlet.source.open()
                 opened = loop.time()
@@ -205,21 +229,23 @@ class InletReader:
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
                 reason = to_disconnected(error)
             except asyncio.CancelledError:
-                # Either the pump ends this task; or `_settle` has cancelled it, as a read could wait for ever, and then
-                # there is a fault. If both have cancelled the task, it must end.
-                fault = self._interruption()
-                if fault is None or task is None or task.uncancel():
+                if not self._was_interrupted():
                     raise
-                reason = fault
+                reason = self._fault if self._fault is not None or opened is None else await self._leave()
             else:
+                self.is_idle = True
                 return
-            self._is_open = False
+            self._is_open = self._is_draining = False
             # The order matters: outlets discard only messages that the window has marked as dropped, and they must have
             # discarded them before the source is closed, as it may then give them again.
             inlet.window.drop()
             for outlet in self._outlets:
                 outlet.discard(inlet.window)
             await self.close()
+            self.is_idle = True
+            if reason is None:
+                left()
+                continue
             if opened is not None:
                 attempts.note_connection(loop.time() - opened, progressed=self._progressed)
             wait = attempts.next_wait()
@@ -242,8 +268,23 @@ class InletReader:
             await self._read_rest()
             await self.empty()
 
+    async def _leave(self) -> Disconnected | None:
+        """Settle all that was read; return the reason if the connection is lost before."""
+        try:
+            await self.drain()
+        except Exception as error:  # noqa: BLE001  whatever it is, the source is closed
+            return to_disconnected(error)
+        except asyncio.CancelledError:
+            if not self._was_interrupted():
+                raise
+            return self._fault
+        return None
+
     async def _read_rest(self) -> None:
-        if self._is_open and not self._is_paused() and await self.inlet.source.stop_taking():
+        if not self._is_open or (self._is_paused() and not self._reads_rest):
+            return
+        self._reads_rest = self._reads_rest or await self.inlet.source.stop_taking()
+        if self._reads_rest:
             await self._admit(self._unadmitted)
             await self._read()
             self.inlet.is_read_out = True
@@ -276,7 +317,7 @@ class InletReader:
                 if not self._is_draining:
                     await asyncio.sleep(max(0.0, self._free_at - loop.time()))
             try:
-                deliveries = await source.read(limit)
+                deliveries = self._unadmitted = await source.read(limit)
             except EndOfStream:
                 await self.empty()
                 return
@@ -328,9 +369,17 @@ class InletReader:
         is_owed = any(each.connected and each.owes(window) for each in self._outlets)
         return window.is_stuck and not is_owed and not self.limit.is_due
 
-    def _interruption(self) -> Disconnected | None:
-        """Return the error of settling for which this task was cancelled; None if the pump has cancelled it."""
-        return self._fault
+    def _interrupt(self) -> None:
+        """Cancel the task, as its read may wait for a delivery that never comes."""
+        task = self._task
+        if self._is_open and not self._is_interrupted and task is not None and task is not asyncio.current_task():
+            self._is_interrupted = True
+            task.cancel()
+
+    def _was_interrupted(self) -> bool:
+        """Return whether `_interrupt` has cancelled the task; not if the pump has, too, as the task must end then."""
+        was_interrupted, self._is_interrupted = self._is_interrupted, False
+        return was_interrupted and self._task is not None and not self._task.uncancel()
 
     def _settle(self, delivery: Delivery) -> None:
         self._progressed = True
@@ -338,10 +387,9 @@ class InletReader:
             self.inlet.source.settle(delivery)
         except Exception as error:
             LOG.exception("%s: settling", self.inlet.source.name)
-            if self._fault is None and self._is_open and self._task is not None:
+            if self._fault is None and self._is_open:
                 self._fault = to_disconnected(error)
-                if self._task is not asyncio.current_task():
-                    self._task.cancel()  # its read may wait for a delivery that never comes
+                self._interrupt()
         self._moved.set()
 
 
@@ -357,31 +405,3 @@ def read_filter(table: Table) -> Filter | None:
         return Filter(by_sql, None if tags is None else Tags.parse(tags))
     except HashstarError as error:
         raise table.error(key, str(error)) from None
-
-
-def find_reachable_queues(topology: Topology, exchange: str | None) -> frozenset[str]:
-    """Return the names of the queues that a message published to ``exchange`` can reach, whatever its key.
-
-    ``None`` and the default exchange can reach every queue.
-    """
-    if not exchange:
-        return frozenset(topology.queues)
-    queues: set[str] = set()
-    seen = {exchange}
-    waiting = [exchange]
-    while waiting:
-        name = waiting.pop()
-        reached = topology.exchanges.get(name)
-        if reached is None:
-            continue
-        following = [name for name in find_alternates_in_effect(reached, topology.policies) if name is not None]
-        for binding in topology.bindings_from(name):
-            if binding.destination.kind == "queue":
-                queues.add(binding.destination.name)
-            else:
-                following.append(binding.destination.name)
-        for each in following:
-            if each and each not in seen:
-                seen.add(each)
-                waiting.append(each)
-    return frozenset(queues)

@@ -9,18 +9,19 @@ refusals and lost connections. Everything runs on one thread, that of the event 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import random as any_random
 from time import time
 from typing import Any, Final
 
+from bridge.aside import cancel_all, run_within
 from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe, to_disconnected
 from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.homecoming import Homecoming
-from bridge.pump.inlet import Inlet, InletReader, find_reachable_queues
+from bridge.pump.inlet import Inlet, InletReader
 from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
@@ -32,6 +33,7 @@ from exchange.errors import HashstarError, InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.routing.route import Placement
 from exchange.routing.router import Router
+from exchange.topology.reach import find_reachable_queues
 from exchange.values.message import Message
 
 __all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump"]
@@ -41,9 +43,6 @@ CLOSING: Final = 2.0
 
 FINISHING: Final = 90.0
 """The same maximum after all sources have ended, when there is no hurry: an archive may have a large file to write."""
-
-AGAIN: Final = 1.0
-"""Seconds after which a cancelled task that has not ended is cancelled again."""
 
 NO_REPLIES: Final = Replies({}, {})
 NO_REQUESTS: Final[Mapping[str, PassedRequest | None]] = {}
@@ -119,6 +118,8 @@ class Pump:
             )
         self._stopping = asyncio.Event()
         self._paused = False
+        self.leaves = False
+        """Whether it is to be drained, or is drained."""
         self._is_over = False
         """Whether it has run: nothing is routed any more, and no timer keeps it and its messages in memory."""
 
@@ -140,9 +141,19 @@ class Pump:
         return self._paused
 
     @property
+    def takes(self) -> bool:
+        """Whether its sources are open, or opened again if they are not: it is neither paused nor drained."""
+        return not (self._paused or self.leaves)
+
+    @property
     def draining(self) -> bool:
-        """Whether the pump was stopped, and waits until all that was read is settled."""
-        return self._stopping.is_set()
+        """Whether the pump was stopped, or is to be drained, and waits until all that was read is settled."""
+        return self._stopping.is_set() or (self.leaves and not self.drained)
+
+    @property
+    def drained(self) -> bool:
+        """Whether `drain` is done: nothing is read or under way, and all sources are closed."""
+        return self.leaves and all(reading.is_idle for reading in self._readings.values())
 
     def waiting_for(self, inlet: Inlet) -> str | None:
         """Return why an inlet's source waits for its targets before it is opened; None if it does not."""
@@ -152,10 +163,17 @@ class Pump:
         """Stop reading; messages that were read are still moved."""
         self._paused = True
 
+    def drain(self) -> None:
+        """Read nothing more, settle all that was read, and close the sources; targets stay open."""
+        self.leaves = True
+        for reading in self._readings.values():
+            reading.leave()
+
     def resume(self) -> None:
         """Continue reading; where the limit of dead letters was reached, count anew, and try what waits again."""
-        self._paused = False
+        self._paused = self.leaves = False
         for reading in self._readings.values():
+            reading.take_up()
             reading.limit.lift()
         self._wake()
 
@@ -175,24 +193,24 @@ class Pump:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
                 stop_by = loop.time() + self._policy.drain
-                await _cancel_all(readers)
+                await cancel_all(readers)
                 await self._drain()
             for task in (*readers, *keepers):
                 if task.done() and not task.cancelled():
                     task.result()  # raises only if this package has a bug
         finally:
             self._is_over = True
-            await _cancel_all([stopping, *readers, *keepers])
+            await cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
             # Targets first: a transactional one may still commit what was settled at its sources, which must be open.
             seconds = max(CLOSING, stop_by - loop.time()) if self._stopping.is_set() else FINISHING
-            await _run_within(seconds, [outlet.close() for outlet in self._all])
-            await _run_within(seconds, [reading.close() for reading in self._readings.values()])
+            await run_within(seconds, [outlet.close() for outlet in self._all])
+            await run_within(seconds, [reading.close() for reading in self._readings.values()])
 
     async def _read(self, reading: InletReader) -> None:
         name, events = reading.inlet.source.name, self._events
         if not self._stopping.is_set():
-            await reading.run(partial(events.connected, name), partial(events.disconnected, name))
+            await reading.run(*[partial(each, name) for each in (events.connected, events.disconnected, events.left)])
             events.ended(name)
 
     def _wake(self) -> None:
@@ -396,25 +414,4 @@ class Pump:
             except Exception as error:  # noqa: BLE001  whatever it is, the others are drained, and it is logged
                 self._events.disconnected(reading.inlet.source.name, to_disconnected(error), 0.0)
 
-        await _run_within(self._policy.drain, [drain(reading) for reading in self._readings.values()])
-
-
-async def _run_within(seconds: float, work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines at the same time, and cancel those that take longer."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-    finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=AGAIN)
-
-
-async def _cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended, again and again: a library may swallow a cancellation and continue."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=AGAIN)
+        await run_within(self._policy.drain, [drain(reading) for reading in self._readings.values()])

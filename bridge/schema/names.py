@@ -104,6 +104,7 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     ),
     "dead": _of_types("hashstar dead --format json", "bridge.dead.report:DeadReport"),
     "rocketmq-scale": _of_types("hashstar rocketmq scale --format json", "bridge.scaling.forms:ScaleJson"),
+    "bridge-workers": _of_types("hashstar bridge status --json", "bridge.daemon.asking.forms:WorkersJson"),
     "bridge-status": _of_types("/status of a bridge", "bridge.daemon.views:StatusJson"),
 })  # fmt: skip
 """Name -> schema, files first."""

@@ -528,12 +528,12 @@ BRIDGE: Final[list[Mutant]] = [
         (
             "sources are closed before targets",
             (
-                "            await _run_within(seconds, [outlet.close() for outlet in self._all])\n"
-                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all])\n"
+                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])"
             ),
             (
-                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
-                "            await _run_within(seconds, [outlet.close() for outlet in self._all])"
+                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all])"
             ),
         ),
     ),
@@ -551,8 +551,8 @@ BRIDGE: Final[list[Mutant]] = [
         "simulation/test_simulation.py",
         (
             "a source that cannot settle is read on while it gives nothing",
-            "                    self._task.cancel()  # its read",
-            "                    pass  # its read",
+            "                self._fault = to_disconnected(error)\n                self._interrupt()",
+            "                self._fault = to_disconnected(error)",
         ),
     ),
     *mutants_of(
@@ -830,8 +830,8 @@ BRIDGE: Final[list[Mutant]] = [
         f"bridge/pump/test_pump.py {PUMP}",
         (
             "a source is opened before its targets",
-            "            await self._wait(lambda: not self._is_paused() and self.waiting_for() is None)\n",
-            "            await self._wait(lambda: not self._is_paused())\n",
+            " and not self._leaves and self.waiting_for() is None)\n",
+            " and not self._leaves)\n",
         ),
         (
             "what a lost source has given is sent although it comes again",
@@ -844,8 +844,8 @@ BRIDGE: Final[list[Mutant]] = [
         f"bridge/pump/test_pump.py {PUMP}",
         (
             "a stop waits for nothing",
-            "                await _cancel_all(readers)\n                await self._drain()",
-            "                await _cancel_all(readers)",
+            "                await cancel_all(readers)\n                await self._drain()",
+            "                await cancel_all(readers)",
         ),
     ),
     *mutants_of(

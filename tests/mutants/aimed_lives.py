@@ -122,8 +122,8 @@ LIVES: Final[list[Mutant]] = [
         ),
         (
             "a source that cannot settle is read for ever",
-            "                    self._task.cancel()  # its read may wait for a delivery that never comes\n",
-            "                    pass\n",
+            "                self._fault = to_disconnected(error)\n                self._interrupt()\n",
+            "                self._fault = to_disconnected(error)\n",
         ),
     ),
     *mutants_of(
@@ -132,12 +132,12 @@ LIVES: Final[list[Mutant]] = [
         (
             "sources are closed before targets",
             (
-                "            await _run_within(seconds, [outlet.close() for outlet in self._all])\n"
-                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all])\n"
+                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])"
             ),
             (
-                "            await _run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
-                "            await _run_within(seconds, [outlet.close() for outlet in self._all])"
+                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all])"
             ),
         ),
         (

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -204,6 +205,66 @@ def test_a_bridge_shows_its_state_on_http_and_can_be_paused_and_resumed(tmp_path
     assert bridge.event("stopping")["within"] == 20.0
     assert bridge.event("stopped")["not_settled"] == 0
     assert len(read_bodies(tmp_path / "out")) == 360
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
+    """Run ``hashstar bridge``, and return its exit code, output and errors."""
+    with pytest.raises(SystemExit) as end:
+        main(["bridge", *arguments])
+    return end.value.code, *capsys.readouterr()
+
+
+def test_commands_ask_a_bridge_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    path = write_config(tmp_path, BRIDGE.replace(":0", f":{port}") + "follow = true\n" + OUT)
+    for command in ("status", "pause", "drain", "resume", "reload"):
+        code, out, error = run_command(capsys, command, str(path), "--wait", "5s")
+        assert (code, out) == (2, "")
+        assert f"http://127.0.0.1:{port}: nothing answers there; does the bridge run" in error
+    with running(path) as bridge:
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
+        code, out, _ = run_command(capsys, "status", str(path))
+        assert code == 0
+        assert re.fullmatch(
+            rf"""{path}: ready
+address +state  runs for  not settled
+http://127.0.0.1:{port}  ready  [0-9. mins]+ +0
+
+source  state  waiting  not settled  oldest
+replay  up     \?        0            -
+
+target  state  sent  held  oldest
+out     up     0     0     -
+""",
+            out,
+        )
+        assert json.loads(run_command(capsys, "status", str(path), "--json")[1])["workers"][0]["config"] == str(path)
+        address = bridge.event("serving")["address"]
+        assert run_command(capsys, "pause", address) == (0, "paused\n", "")
+        code, out, _ = run_command(capsys, "status", address)
+        assert code == 1
+        assert re.search(rf"^paused \(paused for [0-9.]+ s\)\n  run: hashstar bridge resume {path}$", out, re.MULTILINE)
+        assert run_command(capsys, "resume", str(path)) == (0, "resumed\n", "")
+        assert run_command(capsys, "drain", str(path)) == (0, "drained\n", "")
+        status = bridge.status()
+        assert (status["drained"], status["sources"][0]["up"], status["targets"][0]["up"]) == (True, False, True)
+        write_part(tmp_path / "in" / "b", [Message("", "key.1", body=b"later")])
+        assert run_command(capsys, "pause", str(path)) == (0, "paused\n", "")
+        assert run_command(capsys, "reload", str(path)) == (0, "reloaded\n", "")
+        assert (bridge.status()["paused"], bridge.status()["drained"]) == (True, True)  # what a reload does not end
+        assert bridge.status()["sources"][0]["messages"] == 300
+        path.write_text(path.read_text() + "wrong = 1\n")
+        code, out, _ = run_command(capsys, "reload", str(path))
+        assert code == 1
+        assert out.startswith(f"refused, and nothing has changed:\n{path}:")
+        code, out, _ = run_command(capsys, "status", str(path))
+        assert re.search(r"last reload: [0-9TZ:-]+, refused; it goes on as before:\n  .*wrong: is not known", out)
+        assert run_command(capsys, "resume", address) == (0, "resumed\n", "")
+        wait_until(lambda: bridge.status()["sources"][0]["messages"] == 301)
+        bridge.process.terminate()
+        assert bridge.wait_for_exit() == 0
+    assert b"later" in read_bodies(tmp_path / "out")
 
 
 def test_a_stop_that_takes_too_long_leaves_the_rest_unsettled_and_reports_it(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class State:
     has_dead_letters: bool = False
     paused: bool = False
     draining: bool = False
+    drained: bool = False
     waits: str | None = None
     now: float = 100.0
 
@@ -115,6 +116,10 @@ class State:
             Journal("json", "info", self.log, lambda: self.wall), self.policy, config="bridge.toml",
             has_dead_letters=self.has_dead_letters, loop_clock=lambda: self.now, clock=lambda: self.wall,
         )  # fmt: skip
+
+    @property
+    def takes(self) -> bool:
+        return not (self.paused or self.drained)
 
     @property
     def wall(self) -> float:
@@ -422,6 +427,14 @@ def test_a_pause_or_a_stop_is_a_condition_at_once() -> None:
     state.after(30.0)
     state.paused, state.draining = False, True
     assert [each.kind for each in state.health.current()] == ["draining"]
+    state.draining, state.drained = False, True
+    assert [(each.kind, each.way_out) for each in state.health.current()] == [
+        ("drained", "run: hashstar bridge resume bridge.toml")
+    ]
+    state.metrics.left("rabbit")
+    state.after(10.0)
+    assert [each.kind for each in state.health.conditions] == ["drained"]  # its source is not disconnected
+    assert not state.health.sources["rabbit"].up
 
 
 def test_causes_are_listed_before_their_effects() -> None:

@@ -239,6 +239,15 @@ async def test_only_requests_with_the_header_can_pause() -> None:
     assert (await request(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
     await asyncio.sleep(0)
     assert not pump.paused
+    assert (await request(address, "/drain", "POST"))[0] == 403
+    assert (await request(address, "/drain", "POST", **{"X-Hashstar": "1"}))[::2] == (202, "draining\n")
+    await asyncio.sleep(0)
+    assert web.status()["drained"]  # at once, as nothing is under way
+    assert not web.status()["draining"]
+    assert "drained: nothing is read or under way (drained" in (await request(address, "/ready"))[2]
+    assert (await request(address, "/resume", "POST", **{"X-Hashstar": "1"}))[0] == 202
+    await asyncio.sleep(0)
+    assert not pump.drained
     web.stop()
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
+from bridge.endpoint import Delivery, Disconnected, EndOfStream, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
@@ -312,6 +312,126 @@ def test_a_stop_settles_what_it_can_and_does_not_wait_for_what_is_on_hold(
     unsettled, seconds = run_virtually(run())
     assert unsettled == (count - min(held) if held else 0)
     assert seconds < 12.0
+
+
+class Prefetched(MemorySource):
+    """A source whose system had sent up to seven more messages when it is told to send no more."""
+
+    _last: int | None = None
+
+    async def open(self) -> None:
+        self._last = None
+        await super().open()
+
+    async def stop_taking(self) -> bool:
+        if self._last is None:
+            self._last = self._waiting[0][0] + 7 if self._waiting else -1
+            self._news.set()
+        return True
+
+    async def read(self, limit: int) -> Sequence[Delivery]:
+        if self._last is not None and not self._broken:
+            limit = min(limit, self._last - self._waiting[0][0]) if self._waiting else 0
+            if limit <= 0:
+                raise EndOfStream
+        return await super().read(limit)
+
+
+@examples(40)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([MemorySource, Prefetched]))
+def test_a_drain_at_any_moment_settles_what_was_read_and_the_pump_goes_on_after_it(
+    seed: int, has_faults: bool, kind: type[MemorySource]
+) -> None:
+    chance, drains = random.Random(seed), 0
+
+    def fault(outgoing: Outgoing) -> Failure | Disconnected | None:
+        return Disconnected("cut") if has_faults and chance.random() < 0.03 else None
+
+    everything, some = Late("all", fault), MemoryTarget("some", fault)
+
+    async def run() -> None:
+        nonlocal drains
+        events, source = Events(), kind(make_messages(300))
+        policy = Policy(16, reconnect=QUICK.reconnect, rate=100 if chance.random() < 0.2 else None)
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": everything, "some": some}, events, policy)
+        running = asyncio.create_task(pump.run())
+        while drains < 5:
+            await pass_time(chance.random() * 2)
+            if chance.random() < 0.2:
+                pump.pause()
+            pump.drain()
+            if has_faults and chance.random() < 0.3:
+                source.break_connection()
+            if chance.random() < 0.2:  # it is called off
+                pump.resume()
+                continue
+            async with asyncio.timeout(find_limit()):
+                while not pump.drained:
+                    await pass_time(0.2)
+            drains += 1
+            assert not pump.draining
+            assert not pump.in_flight
+            assert not any(each.in_flight or each.held for each in pump.outlets)
+            assert all(each.connected for each in pump.outlets) or has_faults
+            waiting = source.lag
+            await pass_time(3.0)
+            assert source.lag == waiting
+            assert source.unsettled == waiting or has_faults  # with a lost connection, the rest comes again
+            pump.resume()
+        source.end()
+        await running
+        assert source.unsettled == 0
+
+    run_virtually(run())
+    assert firsts(everything) == {f"k.{key}": list(range(key, 300, 4)) for key in range(4)}
+    assert firsts(some) == {"k.1": list(range(1, 300, 4))}
+    assert has_faults or len(everything.messages) == 300
+
+
+def test_a_drain_leaves_what_is_on_hold_and_reads_it_again_afterwards() -> None:
+    target = MemoryTarget()
+
+    async def run() -> None:
+        source = MemorySource([Message("in", "no"), *make_messages(3)])
+        pump = Pump(
+            [Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(),
+            Policy(unroutable=Unroutable.HOLD),
+        )  # fmt: skip
+        running = asyncio.create_task(pump.run())
+        await pass_time(1.0)
+        pump.drain()
+        await pass_time(1.0)
+        assert pump.drained
+        assert source.unsettled == 4
+        pump.resume()
+        await pass_time(1.0)
+        assert pump.in_flight == 4
+        pump.stop()
+        await running
+
+    run_virtually(run())
+    assert Counter(numbers(target)) == dict.fromkeys(range(3), 2) | {1: 4}
+
+
+def test_a_stop_ends_a_drain_that_lasts() -> None:
+    target = MemoryTarget(fault=lambda _: Failure("busy", busy=True))
+
+    async def run() -> float:
+        source = Prefetched(make_messages(30))
+        pump = Pump([Inlet(source)], Router(TOPOLOGY), {"all": target, "some": target}, Events(), QUICK)
+        running = asyncio.create_task(pump.run())
+        await pass_time(1.0)
+        pump.drain()
+        await pass_time(2 * QUICK.drain)
+        assert pump.draining
+        assert not pump.drained
+        pump.stop()
+        began = asyncio.get_running_loop().time()
+        await running
+        assert source.unsettled == 30
+        return asyncio.get_running_loop().time() - began
+
+    assert run_virtually(run()) < QUICK.drain + 1.0
 
 
 def test_a_stop_waits_for_dead_letters_that_what_was_written_since_permits() -> None:

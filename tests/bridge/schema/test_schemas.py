@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -414,5 +415,7 @@ async def test_the_status_of_a_bridge() -> None:
     web, *_, address = serve()
     try:
         check("bridge-status", json.loads((await request(address, "/status"))[2]))
+        done = await asyncio.to_thread(invoke, "bridge", "status", "--json", address)
+        check("bridge-workers", json.loads(done.stdout))
     finally:
         web.stop()

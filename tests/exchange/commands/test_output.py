@@ -122,7 +122,7 @@ TABLES = (
     "bindings.drawing.forms:FORMS", "bindings.drift.forms:FORMS", "bindings.report.forms:FORMS", "bindings.report.inspection:ARCHIVE_FORMS",
     "bindings.report.inspection:MATCH_FORMS", "bindings.report.inspection:STORE_FORMS",
     "bindings.upgrading.forms:FORMS", "bridge.consumers.groups.commands:FORMS", "bridge.daemon.commands:FORMS",
-    "bridge.dead.forms:FORMS",
+    "bridge.daemon.commands:STATUS_FORMS", "bridge.dead.forms:FORMS",
     "bridge.scaling.commands:FORMS", "exchange.commands.partition:FORMS", "exchange.commands.route:FORMS",
     "exchange.commands.selector:CHECK_FORMS", "exchange.commands.selector:MATCH_FORMS",
 )  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pump.inlet import find_reachable_queues
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from exchange.entities.entities import Policy
+from exchange.topology.reach import find_reachable_queues
 
 NAMES = ("a", "b", "c", "d")
 

@@ -1,0 +1,250 @@
+"""The processes of a bridge that runs, asked all at once: where they serve HTTP, and the state that each of them shows.
+
+A configuration says where its workers serve; of an address, the status says which worker answers there, and how many
+others there are on the ports beside it. A process that does not answer is an error beside the answers of the others.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from bindings.sources.address import parse_address
+from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.toml_file import read_toml
+from bridge.daemon import keys
+from bridge.daemon.config import read_http
+from bridge.table import Table
+from exchange.errors import InputError
+from exchange.files.names import WEB
+from exchange.text.display import hide_logins
+from exchange.values.json_text import parse_leniently
+
+T = TypeVar("T")
+
+EXAMPLE: Final = "http://HOST:9410"
+STATUS_BYTES: Final = 64 << 20
+"""Maximum size of a status, in bytes."""
+ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  to ask, not to listen
+"""Host that stands for all addresses of a machine -> the one to ask."""
+RETRY: Final = 0.1
+"""Seconds between two looks at a state that is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of a process."""
+
+    endpoint: str
+    kind: str
+    reason: str
+    since: float
+    way_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A source or target of a process, as far as it is shown."""
+
+    name: str
+    up: bool
+    counts: tuple[int | None, ...]
+    """Of a source: messages that wait, and messages not settled. Of a target: messages sent, and messages held back."""
+    oldest_age: float
+    """Seconds since its oldest message was read; 0 if there is none."""
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The state of a process of a bridge."""
+
+    address: str
+    config: str
+    worker: int
+    workers: int
+    started: float
+    now: float
+    alive: bool
+    ready: bool
+    paused: bool
+    draining: bool
+    drained: bool
+    unsettled: int
+    reload_refused: str
+    last_reload: float | None
+    conditions: tuple[Condition, ...]
+    sources: tuple[Endpoint, ...]
+    targets: tuple[Endpoint, ...]
+    document: dict[str, Any] = field(repr=False)
+    """All of it, as the process has sent it."""
+
+    @property
+    def state(self) -> str:
+        """Its state in a word or two."""
+        if not self.alive:
+            return "hangs"
+        for state in ("drained", "draining", "paused"):
+            if getattr(self, state):
+                return state
+        return "ready" if self.ready else "not ready"
+
+
+class Answers(NamedTuple):
+    """What all processes of a bridge have answered."""
+
+    processes: tuple[Process, ...]
+    errors: tuple[str, ...] = ()
+    """Why others have not, one line each."""
+
+
+def find_addresses(where: str, seconds: float) -> list[str]:
+    """Return where the processes of a bridge serve, by its configuration, or by the address of one. Raises InputError.
+
+    An address is asked how many others there are, for at most ``seconds``.
+    """
+    if "://" not in where:
+        return _read_addresses(Path(where))
+    parsed = parse_address(where, WEB, EXAMPLE)
+    if parsed.login or parsed.query or parsed.fragment or "," in parsed.hosts:
+        raise InputError(f"{hide_logins(where)}: the address of a bridge is {EXAMPLE}; it has no login")
+    path = parsed.path.rstrip("/")
+    first = read_process(f"{parsed.scheme}://{parsed.hosts}{path}", seconds)
+    if first.workers == 1:
+        return [first.address]
+    port = (parsed.port or (443 if parsed.scheme == "https" else 80)) - first.worker + 1
+    return [f"{parsed.scheme}://{parsed.host}:{port + n}{path}" for n in range(first.workers)]
+
+
+def _read_addresses(path: Path) -> list[str]:
+    table = Table(read_toml(path), str(path), environment=os.environ)
+    workers = keys.WORKERS.read(table)
+    https = [read_http(table.copy(), number) for number in range(1, workers + 1)]
+    addresses = []
+    for each in https:
+        if each is None:
+            raise table.error("http", 'is "off", so this bridge cannot be asked; its process takes signals')
+        if not each.port:
+            raise table.error("http", "has port 0, another one at each start, which the log shows: give that address")
+        host = ANY.get(each.host, each.host)
+        addresses.append(f"http://{f'[{host}]' if ':' in host else host}:{each.port}")
+    return addresses
+
+
+def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
+    """Send a request to a process, and return its answer. Raises InputError, TimeoutError."""
+    request = urllib.request.Request(f"{address}{path}", method=method, headers={"X-Hashstar": "1"})  # noqa: S310  WEB
+    try:
+        return read_answer(request, seconds, STATUS_BYTES)
+    except TimeoutError:
+        raise
+    except Endless:
+        raise InputError(f"{address}: what answers is no bridge: its answer does not end") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = "nothing answers there" if isinstance(error, ConnectionRefusedError) else f"cannot be asked: {error}"
+        raise InputError(f"{address}: {reason}; does the bridge run, and is this what http says in its file?") from None
+
+
+def read_process(address: str, seconds: float) -> Process:
+    """Return the state of a process. Raises InputError."""
+    try:
+        answer = ask(address, "GET", "/status", seconds)
+    except TimeoutError:
+        raise InputError(f"{address}: no answer within {seconds:.1f} s") from None
+    if answer.status != 200:
+        raise InputError(f"{address}: {describe_refusal(answer)}")
+    try:
+        return parse_process(address, parse_leniently(answer.body))
+    except (ValueError, KeyError, TypeError, InputError):
+        raise InputError(f"{address}: what answers is no bridge, or one of an earlier release") from None
+
+
+def describe_refusal(answer: HttpAnswer) -> str:
+    """Return what a process has answered instead of what was asked for, as a text of its lines."""
+    text = answer.body.decode("utf-8", "replace").strip()
+    return text if answer.status in (409, 503) and text else f"it answers {answer.status} ({text[:200]})"
+
+
+def parse_process(address: str, document: Any) -> Process:
+    """Return the state that a document shows. Raises InputError, KeyError for what is not as `/status` has it."""
+
+    def read(entry: Any, name: str, *kinds: type) -> Any:
+        value = entry[name] if isinstance(entry, dict) else None
+        if type(value) not in kinds:
+            raise InputError(f"{name}: has another type")
+        return value
+
+    def read_all(name: str, make: Callable[[Any], T]) -> tuple[T, ...]:
+        return tuple([make(each) for each in read(document, name, list)])
+
+    def read_endpoint(entry: Any, *counts: str, ended: bool = False) -> Endpoint:
+        found = [read(entry, each, int, type(None)) for each in counts]
+        age = read(entry, "oldest_age", int, float)
+        return Endpoint(read(entry, "name", str), read(entry, "up", bool), tuple(found), age, ended)
+
+    numbers, maybe = (int, float), type(None)
+    kinds: dict[str, tuple[type, ...]] = {
+        **dict.fromkeys(("config", "reload_refused"), (str,)),
+        **dict.fromkeys(("worker", "workers", "unsettled"), (int,)),
+        **dict.fromkeys(("alive", "ready", "paused", "draining", "drained"), (bool,)),
+        **dict.fromkeys(("started", "now"), numbers), "last_reload": (*numbers, maybe),
+    }  # fmt: skip
+    texts = ("endpoint", "kind", "reason", "way_out")
+
+    def read_condition(entry: Any) -> Condition:
+        return Condition(**{name: read(entry, name, str) for name in texts}, since=read(entry, "since", *numbers))
+
+    return Process(
+        address=address,
+        document=document,
+        conditions=read_all("conditions", read_condition),
+        sources=read_all("sources", lambda each: read_endpoint(each, "lag", "unsettled", ended=each["ended"] is True)),
+        targets=read_all("targets", lambda each: read_endpoint(each, "in_flight", "held")),
+        **{name: read(document, name, *each) for name, each in kinds.items()},
+    )
+
+
+def read_all(addresses: Sequence[str], seconds: float) -> Answers:
+    """Return the states of all processes."""
+    processes: list[Process] = []
+    errors: list[str] = []
+    for each in ask_all(addresses, lambda address: read_process(address, seconds)):
+        if isinstance(each, Process):
+            processes.append(each)
+        else:
+            errors.append(str(each))
+    return Answers(tuple(processes), tuple(errors))
+
+
+def ask_all(addresses: Sequence[str], call: Callable[[str], T]) -> list[T | InputError]:
+    """Call a function with each address, at the same time, and return its results, and the errors that it raises."""
+
+    def call_one(address: str) -> T | InputError:
+        try:
+            return call(address)
+        except InputError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
+        return [*pool.map(call_one, addresses)]
+
+
+def wait_for(addresses: Sequence[str], holds: Callable[[Process], bool], seconds: float) -> tuple[Answers, bool]:
+    """Look at all processes until all of them are so, ``seconds`` at most; return the last look, and whether they are.
+
+    A process may be away for a moment, as a worker that is started again.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        answers = read_all(addresses, max(RETRY, until - time.monotonic()))
+        is_so = not answers.errors and all(map(holds, answers.processes))
+        if is_so or time.monotonic() + RETRY >= until:
+            return answers, is_so
+        time.sleep(RETRY)
