@@ -76,7 +76,7 @@ def deliver(message: Message) -> Message:
 def test_a_bridge_takes_what_is_replayed_to_its_queue_as_it_was_published(
     message: Message, buried_by: list[str]
 ) -> None:
-    """However often it died there; a broker that buries it takes the expiration away."""
+    """However often it died there; a broker that buries it takes the expiration away, one that gets it first BCC."""
     lives = LATEST_PROFILE.lives
     taken = message
     back = as_read(message)
@@ -91,9 +91,10 @@ def test_a_bridge_takes_what_is_replayed_to_its_queue_as_it_was_published(
         assert (back.exchange, back.routing_key) == ("", "jobs")
         assert not {"CC", "BCC", "x-acquired-count"} & back.headers.keys()
         taken = deliver(back)
+    headers = {name: value for name, value in message.headers.items() if name != "BCC" or buried_by[0] == "bridge"}
     lost = {"expiration"} if "broker" in buried_by else set()
     wanted = {name: value for name, value in message.properties.items() if name not in lost}
-    assert same(taken, replace(message, properties=wanted))
+    assert same(taken, replace(message, headers=headers, properties=wanted))
 
 
 def test_a_header_that_no_bridge_could_read_is_restored_to_the_bit() -> None:
