@@ -134,8 +134,9 @@ def test_new_folders_are_for_owner_and_group_only(tmp_path: Path) -> None:
     make_folders(tmp_path / "a" / "b" / "c")
     assert [mode_of(tmp_path / name) for name in ("", "a", "a/b", "a/b/c")] == [0o755, 0o750, 0o750, 0o750]
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
-        make_folders(tmp_path / "file" / "d")
+    for path in ("file", "file/d"):
+        with pytest.raises(NotADirectoryError):
+            make_folders(tmp_path / path)
 
 
 def test_files_with_messages_are_not_readable_by_everybody(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
 """A release, a series, or the beginning of their names."""
 HINT = re.compile(r"""['"}](rabbitmq[-:])?v?[345]\.|\b[345]\s*,\s*\d""")
 """What a module that names a release has in its text: without it, there is no need to parse."""
-OTHER_SYSTEMS = ("exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/auditing/spark/")
+OTHER_SYSTEMS = (
+    "exchange/selector/", "exchange/partition/clients/", "bridge/rocketmq/", "bindings/auditing/spark/", "bindings/spark/",
+)  # fmt: skip
 """Where releases of RocketMQ, Kafka and Spark stand."""
 NO_RELEASES = {
     "bindings/drawing/svg/shapes.py": "sizes in pixels",
