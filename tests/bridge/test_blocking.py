@@ -205,7 +205,6 @@ def test_a_client_of_kafka_that_takes_its_time_to_be_made_blocks_no_loop(
     monkeypatch.setattr(
         "bridge.endpoints.kafka.producer.target.fetch_topics", lambda *_, **__: {"y": KafkaTopic(1, None)}
     )
-    monkeypatch.setattr("bridge.endpoints.kafka.consumer.source._look_up_topics", lambda *_: (["x"], {}))
     source, target = config.inlets[0].source, config.targets["q"]
 
     async def check() -> None:

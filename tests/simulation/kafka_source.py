@@ -203,19 +203,15 @@ def kafka_simulated() -> Iterator[None]:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    def fetch_metadata(host: KafkaTopic, _: Any) -> Any:
-        return host.fetch_metadata()
-
-    def fetch_ids(host: KafkaTopic, topics: Collection[str]) -> Mapping[str, str]:
-        return ModelAsker({"host": host}).ask(topics, (), with_given=False).now
+    def fetch_metadata(consumer: ModelConsumer, _: Any) -> Any:
+        return consumer._settings["host"].fetch_metadata()
 
     with ExitStack() as stack:
         for name, replaced in {
             "member.Consumer": ModelConsumer, "member.Calls": Calls, "member.monotonic": now,
             "member.explain_idle": lambda *_: "it has forgotten to ask where to begin", "remade_topics.Calls": Calls,
             "remade_topics.Asker": ModelAsker, "remade_topics.monotonic": now, "source.Calls": Calls,
-            "source.fetch_metadata": fetch_metadata, "source.fetch_ids": fetch_ids,
-            "source.make_admin": lambda settings, _: settings["host"],
+            "source.fetch_metadata": fetch_metadata, "source.make_admin": lambda *_: None,
             "source.check_rights": lambda *_: None, "source.LONGEST_WAIT": 0.25,
         }.items():  # fmt: skip
             stack.enter_context(patch(f"{CONSUMER}.{name}", replaced))

@@ -91,13 +91,12 @@ class GroupMember:
         }  # fmt: skip
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
-    def join(self, topics: Sequence[str], wanted: Sequence[str], ids: Mapping[str, str]) -> None:
-        """Become a member of the group, to read topics and patterns; ``wanted`` are the topics that exist of these, and
-        ``ids`` theirs from before `connect`.
+    def join(self, topics: Sequence[str], wanted: Sequence[str]) -> None:
+        """Become a member of the group, to read topics and patterns; ``wanted`` are the topics that exist of these.
 
         Raises KafkaException.
         """
-        self._remade.expect(wanted, ids)
+        self._remade.wanted = wanted
         self.consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )

@@ -61,12 +61,12 @@ class RemadeTopics:
         self._assignment = assignment
         self._settings = settings
         self._known = known
-        self._wanted: Collection[str] = ()
+        self.wanted: Collection[str] = ()
         """Topics that the group is to read."""
         self._without: dict[str, float] = {}
         """Wanted topic that exists -> since when none of its partitions is ours, by the monotonic clock, in seconds."""
         self._first: dict[str, str] = {}
-        """Topic -> its id before this client came to know it, or when it was looked at first."""
+        """Topic -> its id when this client came to know it."""
         self.is_outdated = False
         """Whether another client must take this one's place."""
         self._look = asyncio.Event()
@@ -74,14 +74,6 @@ class RemadeTopics:
         """Since when the ids of some partitions' topics are unknown, by the monotonic clock, in seconds."""
         self._unanswered_since = monotonic()
         """Since when the brokers have been healthy, without an answer."""
-
-    def expect(self, wanted: Collection[str], ids: Mapping[str, str]) -> None:
-        """Set the topics that the group is to read, and their ids from before the client came to know any topic.
-
-        One that is made anew before the first look would be unreadable otherwise, and nobody would know.
-        """
-        self._wanted = wanted
-        self._first = {topic: known for topic, known in ids.items() if known}
 
     def look_now(self) -> None:
         """Look at once: there is a new lane."""
@@ -111,7 +103,7 @@ class RemadeTopics:
                         await self._look.wait()
                 self._look.clear()
                 unchecked = {key: lane for key, lane in lanes.items() if not lane.checked}
-                topics = {*self._wanted, *[lane.topic for lane in lanes.values()]}
+                topics = {*self.wanted, *[lane.topic for lane in lanes.values()]}
                 if not topics:
                     continue
                 overdue = [topic for topic, since in self._without.items() if monotonic() - since >= FORGOTTEN]
@@ -214,7 +206,7 @@ class RemadeTopics:
     def _find_forgotten(self, ids: Ids, overdue: Collection[str]) -> None:
         """End the connection if the group has forgotten one of these topics, so that it shares out all anew."""
         ours, now = {lane.topic for lane in self._assignment.lanes.values()}, monotonic()
-        without = [topic for topic in self._wanted if topic in ids.now and topic not in ours]
+        without = [topic for topic in self.wanted if topic in ids.now and topic not in ours]
         self._without = {topic: self._without.get(topic, now) for topic in without}
         if ids.given is None:
             return

@@ -34,7 +34,6 @@ from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
 from bridge.endpoints.kafka.consumer.positions import check_positions
-from bridge.endpoints.kafka.consumer.topic_ids import fetch_ids
 
 FIRST_WAIT: Final = 0.001
 LONGEST_WAIT: Final = 0.02
@@ -63,9 +62,6 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
     "log_level": LOG_LEVEL,
 }
-
-LOOKING_UP: Final[Mapping[str, Any]] = {"log_level": 3, "statistics.interval.ms": 0}
-"""Settings of the client that looks up topics. It logs errors, but not that it does without settings of consumers."""
 
 FETCH_MOST: Final = 50 << 20
 """Maximum number of bytes of one answer, unless the window is smaller."""
@@ -202,18 +198,19 @@ class KafkaSource(Source):
                 self.name, settings, reasons, window=self._window, transactional=self.transactional,
                 backlog=self._backlog, read_bytes=self._window_bytes // 8, known=self._known,
             )  # fmt: skip
-            # Before there is a consumer: whatever it comes to know of a topic is of this id, or of a later one.
-            wanted, ids = await self._calls.call(lambda: _look_up_topics(settings, self._topics, reasons))
             await self._calls.call(member.connect)
+            metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
+            named = [topic for topic in self._topics if not topic.startswith("^")]
+            if missing := [topic for topic in named if topic not in metadata.topics]:
+                await self._calls.call(lambda: check_rights(make_admin(settings, reasons), missing))
+            count_partitions(metadata, named)
             if is_new_protocol(settings):
                 problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
                 if problem:
                     raise Disconnected(problem)
-            member.join(self._topics, wanted, ids)
+            member.join(self._topics, find_topics(metadata, self._topics))
         except KafkaException as error:
             raise await call_aside(partial(reasons.explain, error)) from None
-        except TimeoutError:
-            raise Disconnected("the brokers do not say what ids the topics have") from None
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT
@@ -253,19 +250,3 @@ class KafkaSource(Source):
                     closing.exception()
         finally:
             calls.end()
-
-
-def _look_up_topics(
-    settings: Mapping[str, Any], topics: Sequence[str], reasons: Reasons
-) -> tuple[Sequence[str], Mapping[str, str]]:
-    """Return the topics that exist of these names and patterns, and their ids; wait for the answers.
-
-    Raises KafkaException, TimeoutError; Disconnected if one is missing.
-    """
-    admin = make_admin({**settings, **LOOKING_UP}, reasons)
-    metadata = fetch_metadata(admin, reasons)
-    named = [topic for topic in topics if not topic.startswith("^")]
-    check_rights(admin, [topic for topic in named if topic not in metadata.topics])
-    count_partitions(metadata, named)
-    found = find_topics(metadata, topics)
-    return found, fetch_ids(admin, found)

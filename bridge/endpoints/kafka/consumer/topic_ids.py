@@ -102,7 +102,7 @@ class Asker:
         admin, consumer = self.connect()
         try:
             consumer.consume(ERRORS_AT_ONCE, 0)  # errors of its connections, which it would keep for ever
-            now = fetch_ids(admin, topics)
+            now = _fetch_ids(admin, topics)
             offsets = _fetch_offsets(consumer, partitions) if partitions else []
             ends = fetch_bounds(admin, paused, LATEST_OFFSET) if paused else {}
             given = _fetch_given(admin, str(self._settings["group.id"])) if with_given else None
@@ -147,11 +147,8 @@ def fetch_bounds(
     return found
 
 
-def fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
-    """Return the ids of topics, as `Ids.now`. Raises KafkaException, TimeoutError."""
+def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
     now: dict[str, str] = {}
-    if not topics:  # librdkafka takes no empty list
-        return now
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
     for topic, answer in asked.items():
         try:

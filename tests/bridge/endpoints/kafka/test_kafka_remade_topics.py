@@ -70,7 +70,7 @@ class Scene:
         consumer: Any = SimpleNamespace(seek=self.seeks.append)
         self.assignment.consumer = consumer
         self.remade = RemadeTopics(self.assignment, {"group.id": "g", **settings}, self.known)
-        self.remade.expect(["orders"], {})
+        self.remade.wanted = ["orders"]
         self.tasks: list[asyncio.Task[None]] = []
 
     def assign(self, topic: str = "orders", partitions: int = 1) -> None:
@@ -114,7 +114,7 @@ def test_a_topic_that_no_member_of_a_settled_group_has_ends_the_connection(monke
 
 def test_one_of_several_topics_that_is_forgotten_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(scene: Scene) -> None:
-        scene.remade.expect(["items", "orders"], {})
+        scene.remade.wanted = ["items", "orders"]
         scene.cluster.ids["items"] = "other"
         scene.cluster.given = {"items"}
         scene.assign("items")
@@ -185,20 +185,6 @@ def test_a_client_that_knew_the_topic_before_is_replaced(ours: bool, monkeypatch
         assert scene.remade.is_outdated
         assert scene.assignment.trouble is None  # which would drop what was read of the old topic
         assert not scene.seeks
-
-    run_scene(monkeypatch, act)
-
-
-@pytest.mark.parametrize(("before", "is_outdated"), [("old", True), ("first", False), ("", False), (None, False)])
-def test_a_client_is_replaced_whose_topic_was_made_anew_before_the_first_look(
-    before: str | None, is_outdated: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An id that could not be seen, or was not known yet, says nothing."""
-
-    async def act(scene: Scene) -> None:
-        scene.remade.expect(["orders"], {} if before is None else {"orders": before})
-        await pass_time(10)
-        assert scene.remade.is_outdated is is_outdated
 
     run_scene(monkeypatch, act)
 
