@@ -90,12 +90,16 @@ class Outputs:
 
 def refuse_outputs_in(archives: Iterable[Archive]) -> None:
     """Raise InputError if a file that the running command writes would replace one of an archive."""
-    read = {os.path.realpath(file) for archive in archives for file, _ in archive.all_files if type(file) is str}
     context = click.get_current_context()
-    for option in context.command.params:
-        path = context.params.get(option.name or "") if isinstance(option, ReportOption) else None
-        if path is not None and os.path.realpath(path) in read:
-            raise InputError(f"{path}: is a file of the archive, too; give another file")
+    options = [option.name or "" for option in context.command.params if isinstance(option, ReportOption)]
+    given = [path for path in map(context.params.get, options) if path is not None]
+    there = {os.path.realpath(path): path for path in given if Path(path).exists()}
+    if not there:  # an archive may have a million files
+        return
+    for archive in archives:
+        for file, _ in archive.all_files:
+            if type(file) is str and (path := there.get(os.path.realpath(file))) is not None:
+                raise InputError(f"{path}: is a file of the archive, too; give another file")
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,8 @@ def refuse_within(path: Path, archives: Iterable[str], what: str) -> None:
     for archive in archives:
         root = Path(archive)
         if root.is_dir():
-            below = there.is_relative_to(root.resolve()) and there.relative_to(root.resolve())
-            inside = below is not False and not any(name[0] in HIDDEN for name in below.parts)
+            top = root.resolve()
+            inside = there.is_relative_to(top) and not any(name[0] in HIDDEN for name in there.relative_to(top).parts)
         else:
             written = map(str, (there, there / "file"))
             inside = is_pattern(archive) and any(fnmatch(each, str(root.absolute())) for each in written)

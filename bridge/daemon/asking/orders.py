@@ -59,12 +59,7 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float) -> Result
 
 def _explain_waiting(answers: Answers) -> str:
     """Return what keeps a bridge from being drained, as far as its conditions say."""
-    reasons = [
-        f"{each.endpoint}: {each.reason}"
-        for process in answers.processes
-        for each in process.conditions
-        if each.endpoint
-    ]
+    reasons = [str(each) for process in answers.processes for each in process.conditions if each.endpoint]
     return "".join([f"\n  {each}" for each in dict.fromkeys(reasons)]) + "\nit goes on; ask again, or resume"
 
 

@@ -21,6 +21,7 @@ from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.config import read_http
+from bridge.daemon.views import Condition
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.files.names import WEB
@@ -36,17 +37,6 @@ ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  to ask, not to
 """Host that stands for all addresses of a machine -> the one to ask."""
 RETRY: Final = 0.1
 """Seconds between two looks at a state that is waited for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of a process."""
-
-    endpoint: str
-    kind: str
-    reason: str
-    since: float
-    way_out: str
 
 
 @dataclass(frozen=True, slots=True)
