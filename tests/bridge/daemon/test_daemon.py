@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from bridge.cli import main
 from bridge.daemon.signals import APART
 from exchange import Message
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.support.unique import free_port
 from tests.support.waiting import find_limit, stretch, wait_until
 
 pytestmark = pytest.mark.process
@@ -215,8 +215,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[ob
 
 
 def test_commands_ask_a_bridge_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     path = write_config(tmp_path, BRIDGE.replace(":0", f":{port}") + "follow = true\n" + OUT)
     for command in ("status", "pause", "drain", "resume", "reload"):
         code, out, error = run_command(capsys, command, str(path), "--wait", "5s")
@@ -247,6 +246,7 @@ out     up     0     0     -
         assert re.search(rf"^paused \(paused for [0-9.]+ s\)\n  run: hashstar bridge resume {path}$", out, re.MULTILINE)
         assert run_command(capsys, "resume", str(path)) == (0, "resumed\n", "")
         assert run_command(capsys, "drain", str(path)) == (0, "drained\n", "")
+        wait_until(lambda: not bridge.status()["sources"][0]["up"])  # as of the look that follows
         status = bridge.status()
         assert (status["drained"], status["sources"][0]["up"], status["targets"][0]["up"]) == (True, False, True)
         write_part(tmp_path / "in" / "b", [Message("", "key.1", body=b"later")])
