@@ -28,6 +28,7 @@ pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers.TIERS, default="all", help="Which tests run, and with how many examples.")
+    parser.addoption("--limit-cpu", action="store_true", help="Fail tests that are too costly for the tier quick.")
     parser.addoption("--leaves", default="all", help="Leaf products whose tests run whole: all, none, or names.")
 
 
@@ -74,11 +75,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Hold each test that needs nothing but a processor to the time that it may take in the quick tier."""
+    """Note which tests that need nothing but a processor take more of it than they may in the quick tier."""
     if item.config.getoption("tier") != "quick":
         return (yield)
-    with tiers.limit_cpu(item):
+    with tiers.note_cpu(item, fails=item.config.getoption("limit_cpu")):
         return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [each for key in ("passed", "failed") for each in terminalreporter.getreports(key)]
+    costs = sorted(((cost, each.nodeid) for each in reports if (cost := tiers.read_cost(each))), reverse=True)
+    if costs:
+        terminalreporter.section("more processor time than a test of this tier should take")
+        for cost, name in costs:
+            terminalreporter.write_line(f"{cost:5.1f} s  {name}")
 
 
 @settings(max_examples=1, database=None)

@@ -42,15 +42,16 @@ def test_slow(monkeypatch):
 
 
 RUN: dict[str, tuple[set[str], set[str], int]] = {
-    "quick": ({"plain", "smoke", "law"}, {"slow"}, 6),
+    "quick": ({"plain", "smoke", "law", "slow"}, set(), 6),
+    "quick --limit-cpu": ({"plain", "smoke", "law"}, {"slow"}, 6),
     "rest": ({"server", "of_a_fixture", "law"}, set(), 60),
     "night": ({"plain", "server", "smoke", "of_a_fixture", "law", "slow"}, set(), 600),
 }
-"""Tier -> what of `TESTS` passes and fails in it, and how many examples the law has."""
+"""Tier and options -> what of `TESTS` passes and fails in it, and how many examples the law has."""
 
 
 def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
-    printed = run_each(tmp_path, {"test_it.py": TESTS}, {tier: [f"--tier={tier}"] for tier in RUN})
+    printed = run_each(tmp_path, {"test_it.py": TESTS}, {tier: f"--tier={tier}".split() for tier in RUN})
     for tier, (passed, failed, examples) in RUN.items():
         outcomes = {
             outcome: set(re.findall(rf"^{outcome} .*::test_(\w+)", printed[tier], flags=re.MULTILINE))
@@ -58,6 +59,7 @@ def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
         }
         assert outcomes == {"PASSED": passed, "FAILED": failed}, printed[tier]
         assert printed[tier].count("an example") == examples
+        assert ("s  test_it.py::test_slow" in printed[tier]) == ("quick" in tier)
 
 
 class Item:

@@ -1,4 +1,4 @@
-"""A live test that fails is run once more, alone; everything else that fails stays a failure."""
+"""A live test that fails is run once more, alone, and so is one that takes long; all else that fails is a failure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.support import unsteady
 
 def pytest_addoption(parser):
     parser.addoption("--tier")
+    parser.addoption("--limit-cpu", action="store_true")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "live: needs a server")
@@ -35,15 +36,22 @@ def test_live(kind):
 
 def test_law():
     assert {law}
+
+@pytest.mark.parametrize("kind", {costly})
+def test_costly(kind, request, record_property):
+    record_property("processor seconds", 9.5)
+    runs = Path(__file__).with_name(kind)
+    runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
+    assert kind == "slowed" or not request.config.getoption("limit_cpu")
 """
 
 
 def judge(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: list[str], *, law: bool = True
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: list[str], *, costly: tuple[str, ...] = (), law: bool = True
 ) -> tuple[int, dict[str, int]]:
     """Run the tests in a folder and judge the outcome. Return the exit code, and how often each kind of test ran."""
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_it.py").write_text(TESTS.format(kinds=kinds, law=law))
+    (folder / "test_it.py").write_text(TESTS.format(kinds=kinds, costly=costly, law=law))
     outcome = folder / "build" / "outcome.json"
     monkeypatch.setattr(unsteady, "ROOT", folder)
     monkeypatch.setattr(unsteady, "KEPT", folder / "build" / "unsteady.json")
@@ -53,7 +61,7 @@ def judge(
         [sys.executable, "-m", "pytest", "-q"], cwd=folder, env=environment, check=False, capture_output=True
     )
     code = unsteady.main([str(outcome)])
-    return code, {kind: len((folder / kind).read_text()) for kind in kinds}
+    return code, {kind: len((folder / kind).read_text()) for kind in [*kinds, *costly]}
 
 
 def test_a_live_test_that_passes_alone_is_reported_and_forgiven(
@@ -68,6 +76,15 @@ def test_a_live_test_that_passes_alone_is_reported_and_forgiven(
 
 def test_a_live_test_that_fails_again_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(tmp_path, monkeypatch, ["broken"]) == (1, {"broken": 2})
+
+
+def test_a_test_that_takes_long_beside_others_only_is_forgiven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judge(tmp_path, monkeypatch, ["unsteady"], costly=("slowed",)) == (0, {"unsteady": 2, "slowed": 2})
+
+
+def test_a_test_that_takes_long_alone_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = (1, {"sound": 1, "slowed": 2, "costly": 2})
+    assert judge(tmp_path, monkeypatch, ["sound"], costly=("slowed", "costly")) == expected
 
 
 def test_nothing_is_run_once_more_beside_another_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,6 +208,7 @@ class KafkaCluster(Cluster):
             "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": str(NODES),
             "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "2", "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
             "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000", "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "KAFKA_METADATA_MAX_IDLE_INTERVAL_MS": "500",  # by default; none in the image, for a node that is alone
             "KAFKA_INITIAL_BROKER_REGISTRATION_TIMEOUT_MS": "600000",  # on a busy machine its quorum takes long to form
         }  # fmt: skip
 
