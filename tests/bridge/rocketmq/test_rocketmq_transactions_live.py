@@ -96,7 +96,9 @@ def test_consumers_get_what_is_committed_and_nothing_else(asking: tuple[Broker, 
             async with transactions.begin(RocketMessage.build(topic, b"slow")):
                 await asyncio.sleep(5)
             assert await bodies(client, topic, 3) == Counter([b"committed", b"asked", b"slow"])
-            assert checked == [b"asked", b"asked"]
+            # The broker asks once more, unless it has read the answer by then.
+            assert set(checked) == {b"asked"}
+            assert len(checked) >= 2
 
     run(asking[0].url, test)
 
