@@ -46,7 +46,8 @@ class ModelConsumer:
         self.host: Member = settings["host"]
         self.topic: ModelTopic = self.host.topic
         self.host.consumer = self
-        self.knows: int = self.topic.number
+        self.knows = -1
+        """Number of the topic that it knows: it asks for none before it is to join."""
         self.generation = -1
         self.is_over = False
         self.positions: dict[int, int] = {}
@@ -68,6 +69,7 @@ class ModelConsumer:
 
     def subscribe(self, topics: Sequence[str], *, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
         self._on_assign, self._on_revoke, self._on_lost = on_assign, on_revoke, on_lost
+        self.knows = self.topic.number
         self._join()
 
     def _join(self) -> None:

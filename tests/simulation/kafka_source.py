@@ -41,16 +41,20 @@ class ModelAsker:
     def connect(self) -> None:
         """Do nothing."""
 
+    def fetch_ids(self, _: Collection[str]) -> dict[str, str]:
+        self._host.answer()
+        return {TOPIC: self._host.topic.id} if self._host.topic.exists else {}
+
     def ask(
         self, topics: Collection[str], partitions: Collection[tuple[str, int]], paused: Any = (), *, with_given: bool
     ) -> Ids:
         """Answer as `topic_ids.Asker` does."""
-        self._host.answer()
+        now = self.fetch_ids(topics)
         topic = self._host.topic
         known = {key: topic.committed[key[1]] for key in partitions if key[1] in topic.committed}
         consumer = self._host.consumer
         return Ids(
-            {TOPIC: topic.id} if topic.exists else {},
+            now,
             {key: mark.removeprefix(MARK) for key, (_, mark, _) in known.items() if mark},
             {key: offset for key, (offset, _, _) in known.items()},
             {key: len(topic.partitions[key[1]]) for key in paused if key[1] < len(topic.partitions)},
@@ -203,15 +207,15 @@ def kafka_simulated() -> Iterator[None]:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    def fetch_metadata(consumer: ModelConsumer, _: Any) -> Any:
-        return consumer._settings["host"].fetch_metadata()
+    def look_at_topics(settings: Mapping[str, Any], _: Any) -> Any:
+        return settings["host"].fetch_metadata()
 
     with ExitStack() as stack:
         for name, replaced in {
             "member.Consumer": ModelConsumer, "member.Calls": Calls, "member.monotonic": now,
             "member.explain_idle": lambda *_: "it has forgotten to ask where to begin", "remade_topics.Calls": Calls,
             "remade_topics.Asker": ModelAsker, "remade_topics.monotonic": now, "source.Calls": Calls,
-            "source.fetch_metadata": fetch_metadata, "source.make_admin": lambda *_: None,
+            "source.look_at_topics": look_at_topics, "source.make_admin": lambda *_: None,
             "source.check_rights": lambda *_: None, "source.LONGEST_WAIT": 0.25,
         }.items():  # fmt: skip
             stack.enter_context(patch(f"{CONSUMER}.{name}", replaced))

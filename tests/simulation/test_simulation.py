@@ -52,6 +52,9 @@ FOUND: Final = {
             Fault(at=1.686, where="kafka-1", what="cut off", seconds=90.0, number=5),
         ),
     ),
+    "a client whose topic is made anew between its first metadata and the first look at ids stands still": Plan(
+        seed=0, sources=("kafka",), messages=1, faults=(Fault(at=0.165, where="kafka-0", what="remade", number=4),)
+    ),
     "an offset of a topic of RocketMQ that was deleted passes over messages of the one made anew": Plan(
         seed=1, sources=("rocketmq",), messages=16, keys=1,
         faults=(Fault(at=1.0, where="rocketmq-0", what="remade", seconds=0.02, number=1),),

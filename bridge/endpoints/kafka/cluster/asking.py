@@ -61,6 +61,19 @@ def fetch_metadata(client: Any, reasons: Reasons) -> Any:
         wait = min(wait * 2, LONGEST_WAIT)  # a broker that is far away is asked anew each time
 
 
+def look_at_topics(settings: Mapping[str, Any], reasons: Reasons) -> Any:
+    """Return a cluster's metadata, by a consumer for that alone, so that another knows no topic yet; wait for them.
+
+    Raises KafkaException.
+    """
+    own = {**settings, "statistics.interval.ms": 0, "error_cb": reasons.note_error}
+    consumer = Consumer(own, logger=reasons)
+    try:
+        return fetch_metadata(consumer, reasons)
+    finally:
+        consumer.close()
+
+
 class _Versions:
     """Takes the lines of librdkafka in which it lists what requests a broker knows, in place of a logger."""
 

@@ -40,7 +40,7 @@ FIRST_READ: Final = 64
 
 
 class GroupMember:
-    """A consumer. `connect` first, then `join` its group, `leave` it once, and `close`."""
+    """A consumer. `connect` first, then `expect` topics, `join` its group, `leave` it once, and `close`."""
 
     def __init__(
         self,
@@ -91,12 +91,15 @@ class GroupMember:
         }  # fmt: skip
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
-    def join(self, topics: Sequence[str], wanted: Sequence[str]) -> None:
-        """Become a member of the group, to read topics and patterns; ``wanted`` are the topics that exist of these.
+    def expect(self, topics: Sequence[str]) -> None:
+        """Set the topics that exist of those to read. Called on a thread of calls, where it waits for its brokers.
 
-        Raises KafkaException.
+        Raises KafkaException, TimeoutError.
         """
-        self._remade.wanted = wanted
+        self._remade.expect(topics)
+
+    def join(self, topics: Sequence[str]) -> None:
+        """Become a member of the group, to read topics and patterns. Raises KafkaException."""
         self.consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -113,6 +116,7 @@ class GroupMember:
 
     def close(self) -> None:
         """Close the consumer, if it was made. Called on the thread of calls, which waits for its brokers."""
+        self._remade.end()
         if hasattr(self, "consumer"):
             self.consumer.close()
 

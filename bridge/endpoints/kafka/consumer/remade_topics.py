@@ -61,12 +61,13 @@ class RemadeTopics:
         self._assignment = assignment
         self._settings = settings
         self._known = known
-        self.wanted: Collection[str] = ()
+        self._asker = Asker(settings)
+        self._wanted: Collection[str] = ()
         """Topics that the group is to read."""
         self._without: dict[str, float] = {}
         """Wanted topic that exists -> since when none of its partitions is ours, by the monotonic clock, in seconds."""
         self._first: dict[str, str] = {}
-        """Topic -> its id when this client came to know it."""
+        """Topic -> its id before this client came to know it, or when it was looked at first."""
         self.is_outdated = False
         """Whether another client must take this one's place."""
         self._look = asyncio.Event()
@@ -74,6 +75,20 @@ class RemadeTopics:
         """Since when the ids of some partitions' topics are unknown, by the monotonic clock, in seconds."""
         self._unanswered_since = monotonic()
         """Since when the brokers have been healthy, without an answer."""
+
+    def expect(self, topics: Collection[str]) -> None:
+        """Set the topics that the group is to read, and ask for their ids; wait for the answer.
+
+        To be called before the consumer knows any topic: of one that is made anew then, and before the first look, it
+        would know the old id and stand still, and the new id would count as the one that it knows. Raises
+        KafkaException or TimeoutError where the brokers may answer another time.
+        """
+        self._wanted = topics
+        self._first = {topic: known for topic, known in self._asker.fetch_ids(topics).items() if known}
+
+    def end(self) -> None:
+        """Drop the clients, if `keep_looking` has not begun."""
+        self._asker.end()
 
     def look_now(self) -> None:
         """Look at once: there is a new lane."""
@@ -94,7 +109,7 @@ class RemadeTopics:
 
     async def keep_looking(self) -> None:
         """Look at new partitions at once, and at all from time to time, until cancelled."""
-        calls, asker, lanes = Calls(), Asker(self._settings), self._assignment.lanes
+        calls, asker, lanes = Calls(), self._asker, self._assignment.lanes
         try:
             await calls.call(asker.connect)  # now, as it takes half a second until a new consumer has a coordinator
             while True:
@@ -103,7 +118,7 @@ class RemadeTopics:
                         await self._look.wait()
                 self._look.clear()
                 unchecked = {key: lane for key, lane in lanes.items() if not lane.checked}
-                topics = {*self.wanted, *[lane.topic for lane in lanes.values()]}
+                topics = {*self._wanted, *[lane.topic for lane in lanes.values()]}
                 if not topics:
                     continue
                 overdue = [topic for topic, since in self._without.items() if monotonic() - since >= FORGOTTEN]
@@ -206,7 +221,7 @@ class RemadeTopics:
     def _find_forgotten(self, ids: Ids, overdue: Collection[str]) -> None:
         """End the connection if the group has forgotten one of these topics, so that it shares out all anew."""
         ours, now = {lane.topic for lane in self._assignment.lanes.values()}, monotonic()
-        without = [topic for topic in self.wanted if topic in ids.now and topic not in ours]
+        without = [topic for topic in self._wanted if topic in ids.now and topic not in ours]
         self._without = {topic: self._without.get(topic, now) for topic in without}
         if ids.given is None:
             return

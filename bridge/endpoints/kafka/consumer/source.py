@@ -24,7 +24,7 @@ from bridge.endpoints.kafka.cluster.addresses import (
     place_of,
     read_current_settings,
 )
-from bridge.endpoints.kafka.cluster.asking import fetch_metadata, find_new_protocol_problem, make_admin
+from bridge.endpoints.kafka.cluster.asking import find_new_protocol_problem, look_at_topics, make_admin
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
@@ -199,18 +199,21 @@ class KafkaSource(Source):
                 backlog=self._backlog, read_bytes=self._window_bytes // 8, known=self._known,
             )  # fmt: skip
             await self._calls.call(member.connect)
-            metadata = await self._calls.call(lambda: fetch_metadata(member.consumer, reasons))
+            metadata = await self._calls.call(lambda: look_at_topics(settings, reasons))
             named = [topic for topic in self._topics if not topic.startswith("^")]
             if missing := [topic for topic in named if topic not in metadata.topics]:
                 await self._calls.call(lambda: check_rights(make_admin(settings, reasons), missing))
             count_partitions(metadata, named)
+            await self._calls.call(lambda: member.expect(find_topics(metadata, self._topics)))
             if is_new_protocol(settings):
                 problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
                 if problem:
                     raise Disconnected(problem)
-            member.join(self._topics, find_topics(metadata, self._topics))
+            member.join(self._topics)
         except KafkaException as error:
             raise await call_aside(partial(reasons.explain, error)) from None
+        except TimeoutError:
+            raise Disconnected("the brokers do not say what ids the topics have") from None
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT

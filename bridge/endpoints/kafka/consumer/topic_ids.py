@@ -70,7 +70,7 @@ class Ids:
 
 
 class Asker:
-    """Asks for ids, with clients of its own that have a consumer's settings. To be used, and ended, on one thread.
+    """Asks for ids, with clients of its own that have a consumer's settings. To be used on one thread at a time.
 
     librdkafka 2.16 was seen to leave requests to a restarted broker without an answer for ever, so clients that have
     failed once are dropped.
@@ -85,6 +85,14 @@ class Asker:
         if self._clients is None:
             self._clients = AdminClient({**self._settings, **ASKING}), make_asking_consumer(self._settings)
         return self._clients
+
+    def fetch_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics, as in `Ids.now`. Raises as `ask` does."""
+        try:
+            return _fetch_ids(self.connect()[0], topics)
+        except (KafkaException, TimeoutError):
+            self.end()
+            raise
 
     def ask(
         self,
@@ -149,6 +157,8 @@ def fetch_bounds(
 
 def _fetch_ids(admin: AdminClient, topics: Collection[str]) -> dict[str, str]:
     now: dict[str, str] = {}
+    if not topics:  # librdkafka takes no empty list
+        return now
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
     for topic, answer in asked.items():
         try:

@@ -40,12 +40,15 @@ class Cluster:
     def end(self) -> None:
         """Do nothing."""
 
+    def fetch_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
     def ask(
         self, topics: Collection[str], partitions: Collection[Any], paused: Collection[Any], *, with_given: bool
     ) -> Ids:
         self.asked_for_group += with_given
-        now = {topic: self.ids[topic] for topic in topics if topic in self.ids}
-        return Ids(now, self.committed, self.offsets, {}, self.given if with_given else None, self.epochs)
+        given = self.given if with_given else None
+        return Ids(self.fetch_ids(topics), self.committed, self.offsets, {}, given, self.epochs)
 
 
 class Calls:
@@ -63,14 +66,14 @@ class Calls:
 class Scene:
     """A member of a group that is to read the topic ``orders``, and has no partition at first."""
 
-    def __init__(self, **settings: str) -> None:
-        self.cluster, self.seeks = Cluster(), list[TopicPartition]()
+    def __init__(self, cluster: Cluster, **settings: str) -> None:
+        self.cluster, self.seeks = cluster, list[TopicPartition]()
         self.known: dict[tuple[str, int], str] = {}
         self.assignment = PartitionAssignment("kafka", 100, transactional=False)
         consumer: Any = SimpleNamespace(seek=self.seeks.append)
         self.assignment.consumer = consumer
         self.remade = RemadeTopics(self.assignment, {"group.id": "g", **settings}, self.known)
-        self.remade.wanted = ["orders"]
+        self.remade.expect(["orders"])
         self.tasks: list[asyncio.Task[None]] = []
 
     def assign(self, topic: str = "orders", partitions: int = 1) -> None:
@@ -91,8 +94,9 @@ def run_scene(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[Scene], Coroutine[Any, Any, None]], **settings: str
 ) -> None:
     async def play() -> None:
-        scene = Scene(**settings)
-        monkeypatch.setattr(remade_topics, "Asker", lambda _: scene.cluster)
+        cluster = Cluster()
+        monkeypatch.setattr(remade_topics, "Asker", lambda _: cluster)
+        scene = Scene(cluster, **settings)
         scene.begin()
         await act(scene)
 
@@ -114,7 +118,7 @@ def test_a_topic_that_no_member_of_a_settled_group_has_ends_the_connection(monke
 
 def test_one_of_several_topics_that_is_forgotten_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(scene: Scene) -> None:
-        scene.remade.wanted = ["items", "orders"]
+        scene.remade.expect(["items", "orders"])
         scene.cluster.ids["items"] = "other"
         scene.cluster.given = {"items"}
         scene.assign("items")
@@ -185,6 +189,22 @@ def test_a_client_that_knew_the_topic_before_is_replaced(ours: bool, monkeypatch
         assert scene.remade.is_outdated
         assert scene.assignment.trouble is None  # which would drop what was read of the old topic
         assert not scene.seeks
+
+    run_scene(monkeypatch, act)
+
+
+@pytest.mark.parametrize(("before", "is_outdated"), [("old", True), ("first", False), ("", False), (None, False)])
+def test_a_client_is_replaced_whose_topic_was_made_anew_before_the_first_look(
+    before: str | None, is_outdated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id that could not be seen, or was not known yet, says nothing."""
+
+    async def act(scene: Scene) -> None:
+        scene.cluster.ids = {} if before is None else {"orders": before}
+        scene.remade.expect(["orders"])
+        scene.cluster.ids = {"orders": "first"}
+        await pass_time(10)
+        assert scene.remade.is_outdated is is_outdated
 
     run_scene(monkeypatch, act)
 
