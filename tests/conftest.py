@@ -29,7 +29,7 @@ pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers.TIERS, default="all", help="Which tests run, and with how many examples.")
     parser.addoption("--limit-cpu", action="store_true", help="Fail tests that are too costly for the tier quick.")
-    parser.addoption("--leaves", default="all", help="Leaf products whose tests run whole: all, none, or names.")
+    parser.addoption("--leaves", default="all", help="Parts whose tests run whole: all, none, or names.")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,4 @@
-"""Which tests CI runs whole: those of the core, and those of leaves that are made of something that has changed."""
+"""Which tests CI runs whole: those of the parts that are made of something that has changed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.support.git import commit, git, make_repository, needs_git
 from tests.support.inner_runs import run_each
 from tests.support.leaves import __main__ as program
 from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
-from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons
+from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons, owns
 from tests.support.leaves.graph import Graph, read_graph
-from tests.support.leaves.table import LEAVES, Leaf, find_leaf
+from tests.support.leaves.table import ALL, LEAVES, Leaf, find_leaf
 from tests.support.measured import read_complete_runs
 from tests.support.tiers import examples
 
@@ -162,32 +162,34 @@ def test_what_grimp_finds_is_in_each_leaf() -> None:
         assert not found - set(PRODUCT) - parts_of(leaf).product.keys(), leaf.name
 
 
-def test_what_leaves_are_made_of_is_in_the_tree() -> None:
-    wrong = [
-        *(f"{leaf.name}: {name}" for leaf in LEAVES for name in leaf.packages if name not in read_graph(TOP).paths),
-        *(f"{leaf.name}: {name}" for leaf in LEAVES for name in leaf.folders if not [*(TOP / name).glob("test_*.py")]),
+def own_tests(leaf: Leaf) -> list[Path]:
+    return [
+        path for name in leaf.folders for path in (TOP / name).rglob("test_*.py") if owns(leaf, path.relative_to(TOP))
     ]
-    assert wrong == []
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=[leaf.name for leaf in LEAVES])
-def test_a_test_of_a_leaf_selects_it_and_those_whose_tests_import_it(leaf: Leaf) -> None:
+def test_what_parts_are_made_of_is_in_the_tree() -> None:
+    wrong = [
+        *(f"{leaf.name}: {name}" for leaf in ALL for name in leaf.packages if name not in read_graph(TOP).paths),
+        *(f"{leaf.name}: {name}" for leaf in ALL for name in leaf.folders if not [*(TOP / name).glob("test_*.py")]),
+    ]
+    assert wrong == ["bindings: tests/bindings"] * (not [*(TOP / "tests/bindings").glob("test_*.py")])
+
+
+@pytest.mark.parametrize("leaf", ALL, ids=[leaf.name for leaf in ALL])
+def test_a_test_of_a_part_selects_it_and_those_whose_tests_import_it(leaf: Leaf) -> None:
+    """Those at the top look at all tests."""
     graph = read_graph(TOP)
-    for path in (path.relative_to(TOP).as_posix() for name in leaf.folders for path in (TOP / name).rglob("test_*.py")):
+    others = [each for each in ALL if each.name != "top"]
+    for path in (path.relative_to(TOP).as_posix() for path in own_tests(leaf)[:20]):
         module = path.removesuffix(".py").replace("/", ".")
-        selected = {each.name for each in LEAVES if find_reasons(parts_of(each), graph, [path])}
-        assert selected == {leaf.name, *(each.name for each in LEAVES if module in parts_of(each).around)}
+        selected = {each.name for each in others if find_reasons(parts_of(each), graph, [path])}
+        assert selected == {each.name for each in others if each is leaf or module in parts_of(each).around}
 
 
-def test_each_test_belongs_to_the_core_or_to_one_leaf() -> None:
-    paths = [path.relative_to(TOP) for path in (TOP / "tests").rglob("test_*.py")]
-    owners = {
-        path: [leaf.name for leaf in LEAVES for folder in leaf.folders if path.is_relative_to(folder)] for path in paths
-    }
-    assert {path: names for path, names in owners.items() if len(names) > 1} == {}
-    for path, names in owners.items():
-        found = find_leaf(path)
-        assert [found.name] if found else names == []
+def test_each_test_belongs_to_one_part() -> None:
+    for path in (path.relative_to(TOP) for path in (TOP / "tests").rglob("test_*.py")):
+        assert [leaf for leaf in ALL if owns(leaf, path)] == [find_leaf(path)]
 
 
 def test_tests_of_a_leaf_are_in_its_folder_alone() -> None:
@@ -213,9 +215,9 @@ def read_marks(path: Path) -> list[set[str]]:
     ]
 
 
-@pytest.mark.parametrize("leaf", LEAVES, ids=[leaf.name for leaf in LEAVES])
-def test_each_leaf_has_a_smoke_test_and_a_live_one_if_it_has_live_tests(leaf: Leaf) -> None:
-    marks = [each for name in leaf.folders for path in (TOP / name).rglob("test_*.py") for each in read_marks(path)]
+@pytest.mark.parametrize("leaf", ALL, ids=[leaf.name for leaf in ALL])
+def test_each_part_has_a_smoke_test_and_a_live_one_if_it_has_live_tests(leaf: Leaf) -> None:
+    marks = [each for path in own_tests(leaf) for each in read_marks(path)]
     assert any("smoke" in each for each in marks)
     assert any({"smoke", "live"} <= each for each in marks) == any("live" in each for each in marks)
 
@@ -242,16 +244,19 @@ def test_law(_): ...
 """
 
 
-def test_a_leaf_that_is_not_whole_runs_its_smoke_tests(tmp_path: Path) -> None:
-    """That is `serve`; what it has beside, such as `check`, is the core's."""
+def test_a_part_that_is_not_whole_runs_its_smoke_tests(tmp_path: Path) -> None:
+    """That is `serve`; what is beside it, such as `check`, is of the part `bindings`."""
     tests = {f"tests/bindings/{folder}/test_it.py": TESTS for folder in ("serve", "check")}
     whole = {"live", "live_smoke", "law"}
-    of_the_leaf = {"all": whole, "none": {"live_smoke"}, "upgrade,serve": whole, "upgrade": {"live_smoke"}}
-    printed = run_each(tmp_path, tests, {name: ["--tier=rest", f"--leaves={name}"] for name in of_the_leaf})
-    for name, expected in of_the_leaf.items():
+    smoke = {"live_smoke"}
+    expected = {
+        "all": (whole, whole), "none": (smoke, smoke), "upgrade,serve": (whole, smoke), "bindings": (smoke, whole)
+    }  # fmt: skip
+    printed = run_each(tmp_path, tests, {name: ["--tier=rest", f"--leaves={name}"] for name in expected})
+    for name, ran in expected.items():
         passed = set(re.findall(r"^PASSED .*tests/bindings/(\w+)/.*::test_(\w+)", printed[name], flags=re.MULTILINE))
-        assert {test for folder, test in passed if folder == "serve"} == expected, printed[name]
-        assert {test for folder, test in passed if folder == "check"} == whole
+        for folder, tests_of_it in zip(("serve", "check"), ran, strict=True):
+            assert {test for each, test in passed if each == folder} == tests_of_it, printed[name]
 
 
 @pytest.fixture
@@ -309,37 +314,67 @@ def test_files_that_are_no_commit_are_not_proved(repository: Path, tmp_path: Pat
     assert not (tmp_path / "proved.json").exists()
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_ci_adds_a_row_when_every_leaf_has_run_whole(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
-) -> None:
+@pytest.fixture
+def program_there(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let CI run in the repository, and return its commit."""
     monkeypatch.setattr(program, "TOP", repository)
     monkeypatch.setenv("HASHSTAR_CACHE", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
     (repository / "docs").mkdir()
     (repository / "docs/measured.md").write_text(page())
-    proved = commit(repository)
-    program.main(["prove", ",".join(leaf.name for leaf in LEAVES[not whole :]), "1234"])
+    return commit(repository)
+
+
+def find_proved(top: Path) -> set[str]:
+    return {leaf.name for leaf in ALL if isinstance(find_proof(top, leaf.name), Proof)}
+
+
+@pytest.mark.parametrize(
+    ("whole", "figures"),
+    [(",".join(leaf.name for leaf in ALL), "every part"), ("serve,kafka", "serve, kafka"), ("none", None)],
+)
+def test_a_run_that_passes_proves_every_part_and_adds_a_row(
+    repository: Path, tmp_path: Path, program_there: str, whole: str, figures: str | None
+) -> None:
+    program.main(["prove", whole, "1234"])
+    assert find_proved(repository) == {leaf.name for leaf in ALL}
     rows = read_complete_runs(repository)
     assert (repository / "docs/measured.md").read_text().endswith("| 9 |\n")
-    assert [row.commit for row in rows] == [proved[:12]] * whole
-    assert all(row.figures == "CI with every leaf whole, in 1,234 s; no night" for row in rows)
+    assert [row.commit for row in rows] == [program_there[:12]] * (figures is not None)
+    assert all(row.figures == f"CI with {figures} whole, in 1,234 s; no night" for row in rows)
     (tmp_path / "proved.json").unlink()
-    assert isinstance(find_proof(repository, "serve"), Proof) is whole, "as on another machine"
+    assert bool(find_proved(repository)) is (figures is not None), "as on another machine"
+
+
+@pytest.mark.parametrize(
+    ("exits", "proved"), [((0, 1), {"kafka", "bridge"}), ((0, 2), set()), ((0, None), set())]
+)  # fmt: skip
+def test_a_run_that_fails_proves_the_parts_without_a_failed_test(
+    repository: Path, tmp_path: Path, program_there: str, exits: tuple[int | None, ...], proved: set[str]
+) -> None:
+    assert program_there
+    failed = [{"test": "tests/bindings/serve/test_page.py::test_it[a::b]"}]
+    for number, code in enumerate(exits):
+        if code is not None:
+            outcome = {"exit": code, "failures": failed if code else []}
+            (tmp_path / f"{number}.json").write_text(json.dumps(outcome))
+    program.main(["prove", "serve,kafka,bridge", "9", *[str(tmp_path / f"{n}.json") for n in range(len(exits))]])
+    assert find_proved(repository) == proved
+    assert read_complete_runs(repository) == []
 
 
 @needs_git
-def test_a_clone_without_the_proof_runs_all_leaves_whole(
+def test_a_clone_without_the_proof_runs_all_parts_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(VARIABLE, "none")
     program.main([])
     out, err = capsys.readouterr()
-    assert out.strip().split(",") == [leaf.name for leaf in LEAVES]
-    assert err.count(f"whole: {VARIABLE} is none, which is no commit here") == len(LEAVES)
+    assert out.strip().split(",") == [leaf.name for leaf in ALL]
+    assert err.count(f"whole: {VARIABLE} is none, which is no commit here") == len(ALL)
 
 
-def test_without_changes_no_leaf_is_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_changes_no_part_is_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(program, "find_proof", lambda *_: Proof("0" * 40, "a test"))
     monkeypatch.setattr(program, "find_changes", lambda *_: frozenset())
     program.main([])

@@ -223,6 +223,7 @@ def test_a_version_that_is_not_known_is_older_than_all() -> None:
     assert Server("", "", "unknown").version_info < Server("", "", "3.9.2").version_info
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 def test_every_live_broker_accepts_a_connection_and_reports_its_version(rabbitmq_servers: list[Server]) -> None:
     """A client connects, opens a channel and is routed a message; the version has three numbers."""

@@ -19,6 +19,10 @@ from tests.support.starting import Unavailable
 pytestmark = pytest.mark.live
 
 SHORT = [scenario for scenario in SCENARIOS if scenario.short]
+SMOKE = frozenset({
+    "delete-source-queue", "delete-target-queue-by-its-name", "remake-topic-source-a-shorter-one-at-once",
+    "takeover-two-on-one-queue-the-active-is-killed", "too-large-3-messages-over-max.message.bytes",
+})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,10 @@ def brokers() -> Iterator[Brokers]:
         yield found
 
 
-@pytest.mark.parametrize("scenario", SHORT, ids=[scenario.key for scenario in SHORT])
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, marks=[pytest.mark.smoke] * (each.key in SMOKE), id=each.key) for each in SHORT],
+)
 def test_nothing_is_lost_and_a_bridge_that_cannot_move_shows_it(
     scenario: Scenario, brokers: Brokers, tmp_path: Path
 ) -> None:

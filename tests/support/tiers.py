@@ -11,7 +11,7 @@ tier        what it runs                                                        
 
 What a test needs is a mark: `live` (a server), `spark`, `browser` and `process` (programs of its own, and slow). Tests
 that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks one of a kind that always runs: in
-`quick` if it needs neither server nor browser, and else with the tests of a leaf product that has not changed
+`quick` if it needs neither server nor browser, and else with the tests of a part that has not changed
 (`tests.support.leaves`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time. What takes
 more is named at the end, and fails where it runs with ``--limit-cpu``, as it does in CI, alone: beside other work, the
 same test takes several times as long.
@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, cast, get_args
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.leaves.table import LEAVES, find_leaf
+from tests.support.leaves.table import ALL, find_leaf
 from tests.support.waiting import find_slowness
 
 Tier = Literal["quick", "rest", "all", "night"]
@@ -71,11 +71,11 @@ def choose(tier: Tier) -> None:
 
 
 def parse_leaves(value: str) -> frozenset[str] | None:
-    """Parse the names of leaves that run whole, as `tests.support.leaves` prints them; None is all of them."""
+    """Parse the names of parts that run whole, as `tests.support.leaves` prints them; None is all of them."""
     if value == "all":
         return None
     names = frozenset(value.split(",")) - {"none"}
-    if unknown := names - {leaf.name for leaf in LEAVES}:
+    if unknown := names - {leaf.name for leaf in ALL}:
         raise pytest.UsageError(f"--leaves: there is no {', '.join(sorted(unknown))}")
     return names
 
@@ -142,7 +142,7 @@ def select(
 ) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Return the items that a tier runs and those that it leaves out, both in order.
 
-    Of the leaves that are not in `whole`, only `smoke` runs beside what `quick` runs; None is all leaves.
+    Of the parts that are not in `whole`, only `smoke` runs beside what `quick` runs; None is all parts.
     """
     chosen: list[pytest.Item] = []
     left: list[pytest.Item] = []

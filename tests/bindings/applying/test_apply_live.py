@@ -112,6 +112,7 @@ def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_pa
         manage(server, "DELETE", f"users/{name}")
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 @pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_the_broker_has_what_was_wanted(place: Place) -> None:

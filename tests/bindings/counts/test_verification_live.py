@@ -32,6 +32,7 @@ SURE = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "x-modulus-
 PREFIX = "hashstar-"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("chance", [False, True])
 def test_a_broker_that_was_traced_agrees_with_its_topology(
     rabbitmq_servers: list[Server], tmp_path: Path, chance: bool

@@ -170,6 +170,7 @@ def test_a_first_message_that_is_published_straight_to_the_queue_does_not_stop_t
     assert guest.count("orders-dead") == 0
 
 
+@pytest.mark.smoke
 def test_the_bridge_of_the_guide_moves_everything_in_order_to_the_right_partitions(
     kafka: Server, guest: Guest, guide: Path, topics: dict[str, str]
 ) -> None:

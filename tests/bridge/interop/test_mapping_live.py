@@ -79,6 +79,7 @@ def topic(kafka: Server) -> Iterator[Topic]:
     topic.admin.delete_topics([topic.name])[topic.name].result(SECONDS)
 
 
+@pytest.mark.smoke
 def test_messages_come_home_from_a_broker(topic: Topic) -> None:
     wires = [*WIRES.values(), *QUEUED.values(), *(wire for wire, _ in WRITTEN_ANEW.values())]
     odd = [b"a", b"a", b"", b"\xff", b"a\0b", b"amqp.exchange", b"CC", "ü".encode(), b"x" * 255]
@@ -95,6 +96,7 @@ def test_messages_come_home_from_a_broker(topic: Topic) -> None:
         assert get_content(home) == get_content(message)
 
 
+@pytest.mark.smoke
 def test_records_come_home_to_a_broker(topic: Topic) -> None:
     headers = [("b", b"\xff\0"), ("a", None), ("a", b""), ("b", b"2"), ("CC", b"x"), ("x-kafka-key", b"y")]
     pairs = [(key, value) for key in (None, b"", b"k") for value in (None, b"", b"v")]

@@ -62,6 +62,7 @@ def place(rabbitmq: Server, request: pytest.FixtureRequest) -> Iterator[Place]:
     place.connection.close()
 
 
+@pytest.mark.smoke
 def test_handled_deliveries_are_acknowledged_and_carry_what_was_published(place: Place) -> None:
     """The handler gets exchange, key, headers, properties and body, and the queue is empty afterwards."""
     seen: list[Message] = []
@@ -114,6 +115,7 @@ def test_dead_letter_sends_a_failed_delivery_to_the_dead_letter_exchange(place: 
     assert place.left(place.queue) == 0
 
 
+@pytest.mark.smoke
 def test_requeue_delivers_a_failed_message_again(place: Place) -> None:
     """A handler that fails once gets the message a second time, and nothing is dead-lettered."""
     calls: list[bytes] = []

@@ -16,6 +16,7 @@ MESSAGES = int(os.environ.get("HASHSTAR_LIVE_MESSAGES", "4000"))
 SEED = int(os.environ.get("HASHSTAR_LIVE_SEED", "2026"))
 
 
+@pytest.mark.smoke
 @pytest.mark.live
 @pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_a_live_broker_agrees_on_every_route(

@@ -1,6 +1,8 @@
-"""Print the leaves that run whole, separated by commas; with `prove LEAVES SECONDS`, note that these have passed.
+"""Print the parts that run whole, separated by commas; with `prove`, note which of these have passed.
 
-If these are all leaves, a row is added to ``docs/measured.md``: committed, it tells other machines.
+That is `prove PARTS SECONDS` if all has passed: the other parts had been proved, and nothing of them has changed, so
+that each is proved now. A row is added to ``docs/measured.md``, which tells other machines if it is committed. Else it
+is `prove PARTS SECONDS FILE...` with the outcomes of the runs: those of the parts are proved that have no failed test.
 """
 
 from __future__ import annotations
@@ -10,30 +12,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.leaves.changes import find_changes, find_proof, keep_proofs
+from tests.support.leaves.changes import find_changes, find_failing, find_proof, keep_proofs
 from tests.support.leaves.choice import find_parts, find_reasons
 from tests.support.leaves.graph import read_graph
-from tests.support.leaves.table import LEAVES
+from tests.support.leaves.table import ALL
 from tests.support.measured import PAGE, CompleteRun, add_complete_run
 
 TOP: Final = Path(__file__).parents[3]
 SHOWN: Final = 3
-"""Maximum number of changed files shown for a leaf."""
+"""Maximum number of changed files shown for a part."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Choose, or keep what was proved."""
     if arguments:
-        _, names, seconds = arguments
-        commit = keep_proofs(TOP, names.split(",") if names != "none" else [])
-        if commit is not None and names == ",".join(leaf.name for leaf in LEAVES):
-            figures = f"CI with every leaf whole, in {int(seconds):,} s; no night"
-            add_complete_run(TOP, CompleteRun.of_today(commit, figures))
-            _say(f"all ran whole: a row was added to {PAGE}: commit it, and other machines know")
+        _, names, seconds, *outcomes = arguments
+        _prove([] if names == "none" else names.split(","), int(seconds), [Path(name) for name in outcomes])
         return
     graph = read_graph(TOP)
     whole = []
-    for leaf in LEAVES:
+    for leaf in ALL:
         proof = find_proof(TOP, leaf.name)
         if isinstance(proof, str):
             whole.append(leaf.name)
@@ -50,6 +48,20 @@ def main(arguments: Sequence[str]) -> None:
         for reason in reasons[:SHOWN]:
             _say(f"    {reason}")
     print(",".join(whole) or "none")
+
+
+def _prove(whole: Sequence[str], seconds: int, outcomes: Sequence[Path]) -> None:
+    if outcomes:
+        failing = find_failing(outcomes)
+        proved = [] if failing is None else [name for name in whole if name not in failing]
+        if proved and keep_proofs(TOP, proved) is not None:
+            _say(f"have passed, and need not run again: {', '.join(proved)}")
+        return
+    commit = keep_proofs(TOP, [leaf.name for leaf in ALL])
+    if commit is not None and whole:
+        figures = "CI with every part whole" if len(whole) == len(ALL) else f"CI with {', '.join(whole)} whole"
+        add_complete_run(TOP, CompleteRun.of_today(commit, f"{figures}, in {seconds:,} s; no night"))
+        _say(f"all has passed: a row was added to {PAGE}: commit it, and other machines know")
 
 
 def _say(text: str) -> None:

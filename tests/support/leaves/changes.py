@@ -16,10 +16,11 @@ import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.support.leaves.table import find_leaf
 from tests.support.measured import PAGE, read_complete_runs
 
 VARIABLE: Final = "HASHSTAR_PROVED"
@@ -69,6 +70,21 @@ def keep_proofs(top: Path, leaves: list[str], environ: Mapping[str, str] = os.en
     kept = {**_read_kept(environ), **dict.fromkeys(leaves, commit)}
     _kept_file(environ).write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return commit
+
+
+def find_failing(files: Iterable[Path]) -> frozenset[str] | None:
+    """Return the parts that have failed tests, by the outcomes of runs (`tests.support.unsteady`).
+
+    None if a run did not end by itself: what it would have found is not known.
+    """
+    failing: set[str] = set()
+    for file in files:
+        outcome: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        if outcome.get("exit") not in {0, 1}:
+            return None
+        parts = [find_leaf(str(each["test"]).partition("::")[0]) for each in outcome["failures"]]
+        failing.update(part.name for part in parts if part is not None)
+    return frozenset(failing)
 
 
 def _kept_file(environ: Mapping[str, str]) -> Path:

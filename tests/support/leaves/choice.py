@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from tests.support.leaves.graph import Graph
-from tests.support.leaves.table import Leaf
+from tests.support.leaves.table import ALL, CORE, LEAVES, Leaf, find_leaf
 
 PRODUCT: Final = ("exchange", "bindings", "bridge")
 AROUND: Final = ("tests", "examples", "benchmarks", "docs")
@@ -39,12 +39,15 @@ class Parts(NamedTuple):
 
 def find_parts(leaf: Leaf, graph: Graph) -> Parts:
     """Find what a leaf is made of."""
-    product = graph.find_chains([name for each in leaf.packages for name in graph.find_members(each)], PRODUCT)
+    members = {name for each in leaf.packages for name in graph.find_members(each)}
+    others = {name for each in _without(leaf) for name in graph.find_members(each)}
+    chains = graph.find_chains(members - others, PRODUCT)
+    product = {name: chain for name, chain in chains.items() if name not in others}
     folders = tuple(f"{folder}/" for folder in leaf.folders)
     tests = [
         name
         for name, path in graph.paths.items()
-        if path.startswith(folders) or (f"/{path}".endswith("/conftest.py") and _is_above(path, folders))
+        if owns(leaf, path) or (f"/{path}".endswith("/conftest.py") and _is_above(path, folders))
     ]
     around = graph.find_chains(tests, AROUND)
     # The table of leaves, which all tests import, names the folders of all of them.
@@ -54,6 +57,20 @@ def find_parts(leaf: Leaf, graph: Graph) -> Parts:
     live = [graph.sources[name] for name in tests if graph.sources[name].is_live]
     text = " ".join(word for each in live for word in {each.path} | each.strings | each.imports | each.parameters)
     return Parts(leaf, product, around, strings, words, frozenset(kind for kind in SERVERS if kind in text.lower()))
+
+
+def _without(leaf: Leaf) -> tuple[str, ...]:
+    """Return the packages that a part of the core does without: those of leaves, which the commands alone import."""
+    return tuple(package for each in LEAVES for package in each.packages) if leaf in CORE else ()
+
+
+def owns(leaf: Leaf, path: PurePath | str) -> bool:
+    """Return whether a file is one of the tests of a leaf: in one of its folders, and in none of another in that."""
+    file = PurePath(path)
+    if not any(PurePath(folder) in file.parents for folder in leaf.folders):
+        return False
+    narrower = find_leaf(file)
+    return narrower is None or leaf not in ALL or narrower is leaf
 
 
 def _is_above(conftest: str, folders: Iterable[str]) -> bool:
@@ -67,7 +84,7 @@ def find_reasons(parts: Parts, graph: Graph, changed: Iterable[str]) -> list[str
 
 def _find_reason(parts: Parts, graph: Graph, path: str) -> str | None:
     file = PurePath(path)
-    if any(PurePath(folder) in file.parents for folder in parts.leaf.folders):
+    if owns(parts.leaf, file):
         return "a test of it"
     module = next((name for name, each in graph.paths.items() if each == path), None)
     if module is not None:
@@ -90,9 +107,13 @@ def _find_neighbour(parts: Parts, graph: Graph, file: PurePath) -> str | None:
         if beside:
             chains = (parts.product[name] for name in beside if name in parts.product)
             return next((" -> ".join((*chain, file.name)) for chain in chains), None)
-        if any(folder.as_posix().startswith(package.replace(".", "/")) for package in parts.leaf.packages):
+        if _is_in(folder, parts.leaf.packages) and not _is_in(folder, _without(parts.leaf)):
             return "a part of it"
     return None
+
+
+def _is_in(folder: PurePath, packages: Iterable[str]) -> bool:
+    return any(folder.as_posix().startswith(package.replace(".", "/")) for package in packages)
 
 
 def _find_name(parts: Parts, file: PurePath) -> str | None:

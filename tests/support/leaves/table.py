@@ -1,8 +1,8 @@
-"""The leaf products: what each is made of, and the folders of its tests.
+"""The parts of the tests: leaf products and the core, what each is made of, and the folders of its tests.
 
-A leaf is a product that the rest does without. In CI, its tests that need more than a processor run whole if a file has
-changed that it is made of (`choice.find_reasons`), else only those marked `smoke`. All other tests belong to the core,
-and always run. A new test folder belongs to the core until a row names it.
+A leaf is a product that the rest does without. In CI, the tests of a part that need more than a processor run whole if
+a file has changed that it is made of (`choice.find_reasons`), else only those marked `smoke`. A new test folder belongs
+to the core until a row of a leaf names it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 
 class Leaf(NamedTuple):
-    """A product that nothing else needs."""
+    """A product that nothing else needs, or a part of the core."""
 
     name: str
     packages: tuple[str, ...]
     """Names of its packages and modules in the product, with that of its command."""
     folders: tuple[str, ...]
-    """Folders of its tests."""
+    """Folders of its tests, but for folders in these that another row names."""
 
 
 LEAVES: Final = (
@@ -48,7 +48,22 @@ LEAVES: Final = (
 )
 
 
+CORE: Final = (
+    Leaf("top", ("exchange", "bindings", "bridge"), ("tests",)),
+    Leaf("exchange", ("exchange",), ("tests/exchange",)),
+    Leaf("bindings", ("bindings",), ("tests/bindings",)),
+    Leaf("bridge", ("bridge",), ("tests/bridge",)),
+    Leaf("kafka", ("bridge.endpoints.kafka",), ("tests/bridge/endpoints/kafka",)),
+    Leaf("chaos", ("bridge",), ("tests/chaos",)),
+)
+"""What leaves need, and tests of everything."""
+
+ALL: Final = (*LEAVES, *CORE)
+
+_OWNERS: Final = sorted(((folder, leaf) for leaf in ALL for folder in leaf.folders), key=lambda row: -len(row[0]))
+
+
 def find_leaf(path: PurePath | str) -> Leaf | None:
-    """Return the leaf that a file of the tests belongs to, by its path from the top; None if it is the core's."""
+    """Return the part that a file belongs to, by its path from the top; None if it is not below ``tests``."""
     text = PurePath(path).as_posix()
-    return next((leaf for leaf in LEAVES if text.startswith(tuple(f"{each}/" for each in leaf.folders))), None)
+    return next((leaf for folder, leaf in _OWNERS if text.startswith(f"{folder}/")), None)

@@ -136,6 +136,7 @@ async def test_a_record_that_amqp_cannot_hold_is_a_dead_letter(topics: Topics) -
     assert topics.committed(f"group-{topic}", topic) == {0: 2}
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_only_committed_records_are_read_and_offsets_may_have_gaps(topics: Topics) -> None:
     topic = topics.make()
@@ -189,6 +190,7 @@ async def read_no_more_than(source: KafkaSource, count: int, found: list[Deliver
     found += more
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_partitions_move_between_members_while_messages_are_in_flight(topics: Topics) -> None:
     topic, written = topics.make(4), topics.make(4)
@@ -405,6 +407,7 @@ async def make_anew(topics: Topics, topic: str, partitions: int) -> None:
             return
 
 
+@pytest.mark.smoke
 @on_a_loop
 @pytest.mark.parametrize("count", [600, 9_000], ids=["shorter", "longer"])
 async def test_no_message_is_skipped_of_a_topic_that_is_made_anew_while_it_is_read(topics: Topics, count: int) -> None:

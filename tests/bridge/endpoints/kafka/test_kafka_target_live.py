@@ -43,6 +43,7 @@ def make_placed(message: Message, partitioning: Partitioning, number: int = 1) -
     return Outgoing(message, Delivery(message), "queue", placement, number)
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_ten_thousand_keys_land_where_the_java_producer_puts_them(topics: Topics) -> None:
     """Its choices are those of ``kafka.murmur2``, which tests of partitions compare with a live Java producer."""

@@ -139,6 +139,7 @@ async def test_each_message_arrives_once_while_bridges_start_and_stop(topics: To
     assert {each.leader_epoch for each in await asyncio.to_thread(topics.positions, copy.read, copy.read)} == {0}
 
 
+@pytest.mark.smoke
 def test_a_bridge_that_was_thought_dead_cannot_write_what_its_successor_wrote(topics: Topics) -> None:
     copy = Copy(topics)
     copy.put(4_000)

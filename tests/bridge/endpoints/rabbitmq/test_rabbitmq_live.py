@@ -169,6 +169,7 @@ async def test_a_message_to_a_queue_carries_its_exchange_and_key_and_each_bridge
     }  # fmt: skip
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_a_full_queue_that_rejects_publishes_is_a_nack(broker: Broker) -> None:
     queue = broker.queue(x_max_length=10, x_overflow="reject-publish")
@@ -313,6 +314,7 @@ async def test_the_bridge_waits_for_a_right_password_or_virtual_host_and_shows_n
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_a_queue_that_is_gone_holds_its_messages_until_it_is_back(broker: Broker) -> None:
     queue = broker.queue()
@@ -631,6 +633,7 @@ async def test_an_invalid_file_of_offsets_is_an_input_error(broker: Broker, tmp_
 # Connections.
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_while_the_broker_blocks_publishers_messages_wait_and_then_pass(broker: Broker) -> None:
     queue = broker.queue()
@@ -844,6 +847,7 @@ async def test_a_message_keeps_its_delivery_mode_and_is_persistent_if_it_has_non
     assert [broker.get(written)[1].delivery_mode for _ in modes] == [1, 2, 2]
 
 
+@pytest.mark.smoke
 @on_a_loop
 async def test_the_identity_of_a_message_survives_the_bridge(broker: Broker) -> None:
     read, written = broker.queue(), broker.queue()
