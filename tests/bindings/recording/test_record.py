@@ -265,13 +265,16 @@ def test_tls_on_both_sides_verifies_and_carries(server: AmqpServer, tmp_path: Pa
     assert methods[0] == methods[1] != []
 
 
+BUFFER = 1 << 18
+"""Size in bytes of a receive buffer that is not to grow: the system lets one have 32 MiB, all that is sent."""
+
+
 class Sink:
     """A server that reads as much as it is allowed to, and no more; what it reads is in ``taken``."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
-        # A buffer of a fixed size, for its connections, too: else the system lets it grow, to all that is sent.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)  # that of its connections, too
         self.port: int = self.socket.getsockname()[1]
         self.allowed = threading.Event()
         self.taken = bytearray()
@@ -299,6 +302,8 @@ def test_reading_stops_where_the_other_side_does_not_take() -> None:
     async def run() -> int:
         proxy = Proxy(Upstream("127.0.0.1", sink.port), Ledger("sink", read_clock()))
         port = await proxy.start("127.0.0.1", 0)
+        assert proxy._server is not None
+        proxy._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.transport.set_write_buffer_limits(0)
         passed = 0
