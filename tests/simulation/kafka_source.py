@@ -207,8 +207,8 @@ def kafka_simulated() -> Iterator[None]:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    def look_at_topics(settings: Mapping[str, Any], _: Any) -> Any:
-        return settings["host"].fetch_metadata()
+    async def look_at_topics(settings: Mapping[str, Any], _: Any) -> Any:
+        return await Calls().call(settings["host"].fetch_metadata)
 
     with ExitStack() as stack:
         for name, replaced in {

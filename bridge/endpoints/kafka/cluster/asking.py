@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.endpoints.kafka.cluster.addresses import QUIET
+from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG_LEVEL, WITHHELD, Reasons
 
 METADATA_WITHIN: Final = 6.0
@@ -61,17 +62,27 @@ def fetch_metadata(client: Any, reasons: Reasons) -> Any:
         wait = min(wait * 2, LONGEST_WAIT)  # a broker that is far away is asked anew each time
 
 
-def look_at_topics(settings: Mapping[str, Any], reasons: Reasons) -> Any:
-    """Return a cluster's metadata, by a consumer for that alone, so that another knows no topic yet; wait for them.
+async def look_at_topics(settings: Mapping[str, Any], reasons: Reasons) -> Any:
+    """Return a cluster's metadata, by a consumer for that alone, so that another knows no topic yet.
 
-    Raises KafkaException.
+    It is closed on a thread of its own, which hangs as long as a name server does. Raises KafkaException.
     """
-    own = {**settings, "statistics.interval.ms": 0, "error_cb": reasons.note_error}
-    consumer = Consumer(own, logger=reasons)
+    made: list[Consumer] = []
+
+    def look() -> Any:
+        made.append(Consumer({**settings, "statistics.interval.ms": 0, "error_cb": reasons.note_error}, logger=reasons))
+        return fetch_metadata(made[0], reasons)
+
+    def close() -> None:
+        for consumer in made:
+            consumer.close()
+
+    calls = Calls()
     try:
-        return fetch_metadata(consumer, reasons)
+        return await calls.call(look)
     finally:
-        consumer.close()
+        calls.call(close)
+        calls.end()
 
 
 class _Versions:

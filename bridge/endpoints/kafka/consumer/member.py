@@ -91,12 +91,9 @@ class GroupMember:
         }  # fmt: skip
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
-    def expect(self, topics: Sequence[str]) -> None:
-        """Set the topics that exist of those to read. Called on a thread of calls, where it waits for its brokers.
-
-        Raises KafkaException, TimeoutError.
-        """
-        self._remade.expect(topics)
+    async def expect(self, topics: Sequence[str]) -> None:
+        """Set the topics that exist of those to read. Raises KafkaException, TimeoutError."""
+        await self._remade.expect(topics)
 
     def join(self, topics: Sequence[str]) -> None:
         """Become a member of the group, to read topics and patterns. Raises KafkaException."""
@@ -113,10 +110,10 @@ class GroupMember:
         self.assignment.close()
         for task in self._tasks:
             task.cancel()
+        self._remade.end()
 
     def close(self) -> None:
         """Close the consumer, if it was made. Called on the thread of calls, which waits for its brokers."""
-        self._remade.end()
         if hasattr(self, "consumer"):
             self.consumer.close()
 

@@ -61,7 +61,7 @@ class RemadeTopics:
         self._assignment = assignment
         self._settings = settings
         self._known = known
-        self._asker = Asker(settings)
+        self._calls, self._asker = Calls(), Asker(settings)
         self._wanted: Collection[str] = ()
         """Topics that the group is to read."""
         self._without: dict[str, float] = {}
@@ -76,19 +76,21 @@ class RemadeTopics:
         self._unanswered_since = monotonic()
         """Since when the brokers have been healthy, without an answer."""
 
-    def expect(self, topics: Collection[str]) -> None:
-        """Set the topics that the group is to read, and ask for their ids; wait for the answer.
+    async def expect(self, topics: Collection[str]) -> None:
+        """Set the topics that the group is to read, and ask for their ids.
 
         To be called before the consumer knows any topic: of one that is made anew then, and before the first look, it
         would know the old id and stand still, and the new id would count as the one that it knows. Raises
         KafkaException or TimeoutError where the brokers may answer another time.
         """
         self._wanted = topics
-        self._first = {topic: known for topic, known in self._asker.fetch_ids(topics).items() if known}
+        ids = await self._calls.call(partial(self._asker.fetch_ids, topics))
+        self._first = {topic: known for topic, known in ids.items() if known}
 
     def end(self) -> None:
-        """Drop the clients, if `keep_looking` has not begun."""
-        self._asker.end()
+        """Drop the clients, after what they are asked."""
+        self._calls.call(self._asker.end)
+        self._calls.end()
 
     def look_now(self) -> None:
         """Look at once: there is a new lane."""
@@ -109,34 +111,31 @@ class RemadeTopics:
 
     async def keep_looking(self) -> None:
         """Look at new partitions at once, and at all from time to time, until cancelled."""
-        calls, asker, lanes = Calls(), self._asker, self._assignment.lanes
-        try:
-            await calls.call(asker.connect)  # now, as it takes half a second until a new consumer has a coordinator
-            while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_EVERY):
-                        await self._look.wait()
-                self._look.clear()
-                unchecked = {key: lane for key, lane in lanes.items() if not lane.checked}
-                topics = {*self._wanted, *[lane.topic for lane in lanes.values()]}
-                if not topics:
-                    continue
-                overdue = [topic for topic, since in self._without.items() if monotonic() - since >= FORGOTTEN]
-                if unchecked and self._asking_since is None:
-                    self._asking_since = monotonic()
-                try:
-                    paused = list(lanes) if self._assignment.paused else ()
-                    ids = await calls.call(partial(asker.ask, topics, unchecked, paused, with_given=bool(overdue)))
-                except (KafkaException, TimeoutError):
-                    self._look_again()
-                else:
-                    for key, lane in lanes.items():
-                        lane.end = ids.ends.get(key, -1)
-                    self._compare(ids, frozenset(unchecked.values()))
-                    self._find_forgotten(ids, overdue)
-        finally:
-            calls.call(asker.end)
-            calls.end()
+        asker, lanes = self._asker, self._assignment.lanes
+        # Now, as it takes half a second until a new consumer has a coordinator.
+        await self._calls.call(asker.connect)
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._look.wait()
+            self._look.clear()
+            unchecked = {key: lane for key, lane in lanes.items() if not lane.checked}
+            topics = {*self._wanted, *[lane.topic for lane in lanes.values()]}
+            if not topics:
+                continue
+            overdue = [topic for topic, since in self._without.items() if monotonic() - since >= FORGOTTEN]
+            if unchecked and self._asking_since is None:
+                self._asking_since = monotonic()
+            try:
+                paused = list(lanes) if self._assignment.paused else ()
+                ids = await self._calls.call(partial(asker.ask, topics, unchecked, paused, with_given=bool(overdue)))
+            except (KafkaException, TimeoutError):
+                self._look_again()
+            else:
+                for key, lane in lanes.items():
+                    lane.end = ids.ends.get(key, -1)
+                self._compare(ids, frozenset(unchecked.values()))
+                self._find_forgotten(ids, overdue)
 
     def _look_again(self) -> None:
         if any(not lane.checked for lane in self._assignment.lanes.values()):

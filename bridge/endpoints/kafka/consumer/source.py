@@ -199,12 +199,12 @@ class KafkaSource(Source):
                 backlog=self._backlog, read_bytes=self._window_bytes // 8, known=self._known,
             )  # fmt: skip
             await self._calls.call(member.connect)
-            metadata = await self._calls.call(lambda: look_at_topics(settings, reasons))
+            metadata = await look_at_topics(settings, reasons)
             named = [topic for topic in self._topics if not topic.startswith("^")]
             if missing := [topic for topic in named if topic not in metadata.topics]:
                 await self._calls.call(lambda: check_rights(make_admin(settings, reasons), missing))
             count_partitions(metadata, named)
-            await self._calls.call(lambda: member.expect(find_topics(metadata, self._topics)))
+            await member.expect(find_topics(metadata, self._topics))
             if is_new_protocol(settings):
                 problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
                 if problem:

@@ -70,7 +70,7 @@ class Ids:
 
 
 class Asker:
-    """Asks for ids, with clients of its own that have a consumer's settings. To be used on one thread at a time.
+    """Asks for ids, with clients of its own that have a consumer's settings. To be used on one thread.
 
     librdkafka 2.16 was seen to leave requests to a restarted broker without an answer for ever, so clients that have
     failed once are dropped.
@@ -88,11 +88,7 @@ class Asker:
 
     def fetch_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the ids of topics, as in `Ids.now`. Raises as `ask` does."""
-        try:
-            return _fetch_ids(self.connect()[0], topics)
-        except (KafkaException, TimeoutError):
-            self.end()
-            raise
+        return _fetch_ids(self.connect()[0], topics)
 
     def ask(
         self,

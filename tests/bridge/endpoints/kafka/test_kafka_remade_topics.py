@@ -73,7 +73,6 @@ class Scene:
         consumer: Any = SimpleNamespace(seek=self.seeks.append)
         self.assignment.consumer = consumer
         self.remade = RemadeTopics(self.assignment, {"group.id": "g", **settings}, self.known)
-        self.remade.expect(["orders"])
         self.tasks: list[asyncio.Task[None]] = []
 
     def assign(self, topic: str = "orders", partitions: int = 1) -> None:
@@ -97,6 +96,7 @@ def run_scene(
         cluster = Cluster()
         monkeypatch.setattr(remade_topics, "Asker", lambda _: cluster)
         scene = Scene(cluster, **settings)
+        await scene.remade.expect(["orders"])
         scene.begin()
         await act(scene)
 
@@ -118,7 +118,7 @@ def test_a_topic_that_no_member_of_a_settled_group_has_ends_the_connection(monke
 
 def test_one_of_several_topics_that_is_forgotten_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(scene: Scene) -> None:
-        scene.remade.expect(["items", "orders"])
+        await scene.remade.expect(["items", "orders"])
         scene.cluster.ids["items"] = "other"
         scene.cluster.given = {"items"}
         scene.assign("items")
@@ -201,7 +201,7 @@ def test_a_client_is_replaced_whose_topic_was_made_anew_before_the_first_look(
 
     async def act(scene: Scene) -> None:
         scene.cluster.ids = {} if before is None else {"orders": before}
-        scene.remade.expect(["orders"])
+        await scene.remade.expect(["orders"])
         scene.cluster.ids = {"orders": "first"}
         await pass_time(10)
         assert scene.remade.is_outdated is is_outdated
