@@ -8,19 +8,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import click
 
 from bindings.sources.address import has_scheme
-from exchange.commands.console import catch_signals, echo_error, exit_on_error, is_program
+from exchange.commands.console import echo_error, exit_on_error, is_program
 from exchange.commands.options import CommandGroup, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError
 from exchange.files.names import TOPOLOGIES, WEB
-from exchange.files.operating_system import find_signals
 from exchange.text.display import escape_lines, hide_logins
 from exchange.text.site import build_page_address
 from exchange.values.forms import Form, Forms
@@ -104,7 +102,11 @@ def run_command(worker: int | None, path: Path) -> None:
 
     Exit codes: 0 all messages read are settled, 1 some are not and will be read again, 2 bad usage or configuration.
     """
-    hangups, owns_process = _hold_hangups(), is_program()
+    owns_process = is_program()
+    if owns_process:
+        from bridge.daemon.signals import handle_early_signals
+
+        handle_early_signals()
 
     async def run_to_end() -> int:
         from bridge.daemon.config import read_config
@@ -114,9 +116,7 @@ def run_command(worker: int | None, path: Path) -> None:
         config = read_config(path, worker=worker)
         journal = Journal(config.log_format, config.log_level, worker=worker)
         with journal.listen():
-            settled = await run(
-                config, journal, worker=worker, handle_signals=True, owns_process=owns_process, hangups=hangups
-            )
+            settled = await run(config, journal, worker=worker, handle_signals=True, owns_process=owns_process)
             return 0 if settled else 1
 
     _exit_after(run_to_end())
@@ -156,17 +156,6 @@ def _fail(error: HashstarError) -> NoReturn:
     for each in error.mistakes if isinstance(error, ConfigError) else (error,):
         echo_error(each)
     sys.exit(2)
-
-
-def _hold_hangups() -> list[int]:
-    """Catch SIGHUP, which ends a process by default; return the list to which each one is added.
-
-    The bridge's own handler takes over once the event loop runs.
-    """
-    held: list[int] = []
-    for number in find_signals("SIGHUP"):
-        catch_signals(partial(held.append, number), number)
-    return held
 
 
 @bridge_command.command("check", example="hashstar bridge check bridge.toml", elsewhere=ELSEWHERE)

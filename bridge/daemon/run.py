@@ -10,7 +10,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -19,7 +19,7 @@ from bridge.daemon.config import Config, read_config
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.daemon.pipelines import Pipelines
-from bridge.daemon.signals import Handlers, Stopping
+from bridge.daemon.signals import ENDING, Handlers, Stopping
 from bridge.daemon.web import Web
 from bridge.daemon.workers import SETTLED, WRONG, build_worker_command, run_workers
 from exchange.errors import InputError
@@ -33,7 +33,6 @@ async def run(
     worker: int | None = None,
     handle_signals: bool = False,
     owns_process: bool = False,
-    hangups: Sequence[object] = (),
 ) -> bool:
     """Run a bridge until all its sources have ended; return whether all messages that were read are settled.
 
@@ -44,8 +43,7 @@ async def run(
     With ``handle_signals``, signals act on the bridge while it runs (only on the main thread), and a worker stops when
     its standard input ends, as then its parent is gone. ``owns_process`` includes ``handle_signals``; in
     addition, the signals are ignored afterwards, a terminal shows progress, garbage collection is tuned for the whole
-    process, and the process ends itself if the bridge cannot be stopped. It begins with a reload if the process has got
-    ``hangups``, SIGHUPs, since it began to read the configuration: a list that may grow until its signals are handled.
+    process, and the process ends itself if the bridge cannot be stopped.
 
     Raises InputError if the configuration is wrong or the address for HTTP is taken.
 
@@ -67,9 +65,7 @@ async def run(
         journal.write("warning", "configuration", text=str(warning))
     try:
         if config.workers == 1 or worker is not None:
-            return await _run_pumps(
-                config, journal, worker, handle_signals=handle_signals, owns_process=owns_process, hangups=hangups
-            )
+            return await _run_pumps(config, journal, worker, handle_signals=handle_signals, owns_process=owns_process)
         command = build_worker_command(config.path)
         code = await run_workers(config, journal, command, handle_signals=handle_signals, keep_handlers=owns_process)
         if code == WRONG:
@@ -80,13 +76,7 @@ async def run(
 
 
 async def _run_pumps(
-    config: Config,
-    journal: Journal,
-    worker: int | None,
-    *,
-    handle_signals: bool,
-    owns_process: bool,
-    hangups: Sequence[object],
+    config: Config, journal: Journal, worker: int | None, *, handle_signals: bool, owns_process: bool
 ) -> bool:
     """Run the pumps of a configuration in this process, with health, metrics, HTTP server and signals."""
     metrics, is_worker = Metrics(), worker is not None
@@ -111,8 +101,6 @@ async def _run_pumps(
     )
     try:
         with signals:
-            if hangups:
-                pipelines.request()
             if owns_process and not is_worker and sys.stderr.isatty():
                 showing = asyncio.ensure_future(_show_progress(pipelines, metrics))
                 running.add_done_callback(lambda _: showing.cancel())
@@ -167,14 +155,13 @@ def _signals(
         journal.write("info", "resumed")
         pipelines.current.pump.resume()
 
-    ends = find_signals("SIGTERM", "SIGINT", "SIGBREAK")
     acts = {
-        **dict.fromkeys(ends, stopping.request),
+        **dict.fromkeys(ENDING, stopping.request),
         **dict.fromkeys(find_signals("SIGUSR1"), pause),
         **dict.fromkeys(find_signals("SIGUSR2"), resume),
         **dict.fromkeys(find_signals("SIGHUP"), pipelines.request),
     }
-    with Handlers(acts, dict.fromkeys(ends, stopping.note), keep=keep_handlers):
+    with Handlers(acts, dict.fromkeys(ENDING, stopping.note), keep=keep_handlers):
         if is_worker:
             loop.add_reader(0, stop_if_orphaned)
         try:

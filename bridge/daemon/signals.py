@@ -7,6 +7,10 @@ SIGUSR1, SIGUSR2    pause, resume
 SIGHUP              read the configuration again: `bridge.daemon.pipelines`
 ==================  =======================================================================================
 
+A process that starts has read nothing: a signal to end ends it at once, and as if all were settled. The other signals
+wait until their handlers stand; without that, they would end it. In a worker all wait from before it exists
+(`bridge.daemon.workers`), as the time until its first instruction is not its own.
+
 Programs that end others often send a signal twice within milliseconds: GNU timeout sends it to its child and then to
 the group of both, service managers send it to the main process and then to all processes. That is one request to end,
 not two.
@@ -21,10 +25,19 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType, MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from bridge.daemon.journal import Journal
-from bridge.daemon.pipelines import Pipelines
+from exchange.files.operating_system import block_signals, find_signals, unblock_signals
+
+if TYPE_CHECKING:  # they take seconds to import, in which signals are to be handled
+    from bridge.daemon.journal import Journal
+    from bridge.daemon.pipelines import Pipelines
+
+ENDING: Final = find_signals("SIGTERM", "SIGINT", "SIGBREAK")
+"""The signals that ask for an end."""
+
+ACTING: Final = find_signals("SIGUSR1", "SIGUSR2", "SIGHUP")
+"""The others that act on a bridge. All signals here end a process that does not handle them."""
 
 APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
@@ -49,9 +62,9 @@ class Handlers:
     """Signal handlers that run on the event loop, from ``__enter__`` to ``__exit__``; those ``at_once`` run before, in
     the middle of whatever the main thread does, as the loop may hang.
 
-    With ``keep``, these signals are ignored afterwards; else the handlers from before are restored. The handlers are
-    Python's and not the loop's: removing one from the loop restores the default for a moment, in which a signal to end
-    would kill the process with a wrong exit code.
+    Signals that were blocked until here act now. With ``keep``, they are ignored afterwards; else the handlers from
+    before are restored. The handlers are Python's and not the loop's: removing one from the loop restores the default
+    for a moment, in which a signal to end would kill the process with a wrong exit code.
     """
 
     def __init__(
@@ -77,6 +90,7 @@ class Handlers:
 
         for number in self._acts:
             self._before[number] = signal.signal(number, hand_over)
+        unblock_signals(*self._acts)  # those that came since `handle_early_signals`
         return self
 
     def __exit__(
@@ -181,6 +195,17 @@ class Stopping:
                 self._journal.write("error", "ended by force", waiting=waiting, in_flight=self._in_flight)
                 self._journal.flush()
             os._exit(1)
+
+
+def handle_early_signals() -> None:
+    """End this process with exit code 0 at a signal to end, and let the others wait, until `Handlers` take over.
+
+    It ends whatever it does, as reading the configuration may hang.
+    """
+    block_signals(*ACTING)
+    for number in ENDING:
+        signal.signal(number, lambda *_: os._exit(0))
+    unblock_signals(*ENDING)
 
 
 def end_process_within(seconds: float, code: int) -> threading.Timer:

@@ -10,9 +10,10 @@ archive        the first worker alone reads it
 =============  ======================================================================================================
 
 Every worker writes to all targets. Worker K serves HTTP on the configured port + K - 1, so that each worker is scraped
-and probed by itself. A worker that dies is started again. All signals are sent on to the workers. If a worker's first
-process ends with exit code 2, all workers end. If a later process does, as after a wrong change of the configuration,
-this is logged, and the worker is started again.
+and probed by itself. A worker that dies is started again. All signals are sent on to the workers; in one that starts,
+they are blocked until it can handle them (`bridge.daemon.signals`). If a worker's first process ends with exit code 2,
+all workers end. If a later process does, as after a wrong change of the configuration, this is logged, and the worker
+is started again.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import Final
 
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
-from bridge.daemon.signals import Handlers
+from bridge.daemon.signals import ACTING, ENDING, Handlers
 from bridge.pump.policy import Backoff
 from exchange.concurrency.processes import build_command, build_environment
-from exchange.files.operating_system import find_signals
+from exchange.files.operating_system import block_signals, unblock_signals
 
 AGAIN: Final = Backoff(0.5, 30.0)
 """Time before a worker that died is started again; it grows with each death in a row."""
@@ -42,13 +43,14 @@ SETTLED: Final = 0
 NOT_SETTLED: Final = 1
 WRONG: Final = 2
 """Exit codes of ``hashstar bridge run``."""
-SIGNALS: Final = find_signals("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP")
 
 
 async def run_workers(
     config: Config, journal: Journal, command: Sequence[str], *, handle_signals: bool = True, keep_handlers: bool = True
 ) -> int:
     """Run ``command`` with ``--worker K`` for each worker until all have ended; return the highest exit code.
+
+    The command finds its signals blocked, and unblocks them when it can handle them.
 
     With ``handle_signals``, signals are sent on to the workers; with ``keep_handlers``, they are ignored afterwards.
     Cancelling it ends the workers, and waits for them.
@@ -59,7 +61,7 @@ async def run_workers(
         for worker in workers:
             worker.signal(number)
 
-    acts = {number: partial(send_on, number) for number in SIGNALS}
+    acts = {number: partial(send_on, number) for number in (*ENDING, *ACTING)}
     with Handlers(acts, keep=keep_handlers) if handle_signals else nullcontext():
         journal.write("info", "started", config=config.path, process=os.getpid(), workers=config.workers)
         running = [asyncio.create_task(worker.run()) for worker in workers]
@@ -91,7 +93,7 @@ class _Worker:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process; after a signal to end, the process is not started again."""
-        if number in (signal.SIGTERM, signal.SIGINT):
+        if number in ENDING:
             self._stopping.set()
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
@@ -103,19 +105,21 @@ class _Worker:
         while True:
             began = loop.time()
             # In a session of its own, so that Ctrl-C reaches it once, through us. Its standard input ends with us.
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, start_new_session=True, env=build_environment()
-            )
+            # Born with blocked signals. While this one awaits, others are started, and unblock only what they blocked:
+            # asyncio starts the process before it gives way.
+            blocked = block_signals(*ENDING, *ACTING)
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command, stdin=PIPE, start_new_session=True, env=build_environment()
+                )
+            finally:
+                unblock_signals(*blocked)
             if self._stopping.is_set():
                 self._process.terminate()
             code = await self._process.wait()
             if code in (SETTLED, NOT_SETTLED) or (code == WRONG and (is_first or self._stopping.is_set())):
                 self.code = code
                 return code
-            if code == -signal.SIGTERM and self._stopping.is_set() and is_first:
-                # The signal ended it before it could handle signals, so it had read nothing.
-                self.code = SETTLED
-                return SETTLED
             is_first = False
             self.code = NOT_SETTLED
             if self._stopping.is_set():

@@ -42,6 +42,23 @@ def find_signals(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
 
 
+def block_signals(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Have signals wait until `unblock_signals`, on this thread and in the programs that it starts meanwhile.
+
+    Returns those that did not wait before. Where signals cannot wait, as on Windows, none do.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    return [number for number in numbers if number not in before]
+
+
+def unblock_signals(*numbers: signal.Signals) -> None:
+    """Deliver signals that wait by `block_signals`, and from now on at once."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
 def lock_file(file: int, *, wait: bool) -> bool:
     """Lock a file for this descriptor alone; return False if another one has the lock. Raises OSError.
 

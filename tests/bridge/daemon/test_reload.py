@@ -19,10 +19,8 @@ from bridge.daemon.config import Config, Http, read_config
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
 from bridge.daemon.pipelines import GOING_BACK, Pipelines, build_pump, find_fixed, start_pipeline
-from bridge.daemon.run import run
-from bridge.daemon.signals import Stopping
 from bridge.endpoint import Disconnected, Outgoing, Receiver, Target
-from bridge.endpoints.memory import MemorySource, MemoryTarget
+from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet
@@ -31,7 +29,7 @@ from exchange.files.operating_system import find_signals
 from tests.bridge.daemon.test_daemon import BRIDGE, HOLDING, OUT, TOPOLOGY, running, write_config
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 QUEUES = ("first", "second")
@@ -236,28 +234,6 @@ def test_a_bridge_that_is_stopped_between_two_pumps_begins_no_other(monkeypatch:
         assert metrics.reloads["reloaded"] == 1  # the second never was in effect
 
     run_virtually(live())
-
-
-def test_a_hangup_while_the_bridge_begins_reloads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    hangups: list[int] = []
-
-    class Late(Stopping):
-        def __init__(self, *args: Any, **named: Any) -> None:
-            super().__init__(*args, **named)
-            hangups.append(1)  # long after the configuration was read
-
-    monkeypatch.setattr("bridge.daemon.run.Stopping", Late)
-
-    async def live() -> None:
-        source, out = MemorySource(), io.StringIO()
-        path = str(tmp_path / "gone.toml")
-        config = Config(path, TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, MemoryTarget()))
-        running = asyncio.create_task(run(config, Journal(out=out), hangups=hangups))
-        await until(lambda: "reload refused" in out.getvalue())
-        source.end()
-        assert await running
-
-    asyncio.run(live())
 
 
 def test_counters_of_a_source_go_on_over_a_reload() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, run_workers
+from bridge.daemon.workers import NOT_SETTLED, SETTLED, WRONG, _Worker, build_worker_command, run_workers
+from tests.bridge.daemon.test_daemon import BRIDGE, OUT, write_config
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.unique import free_port
 from tests.support.waiting import find_limit, until
 
 SECONDS = 60.0
@@ -31,8 +37,9 @@ class Journal:
 
 
 def program(text: str) -> list[str]:
-    """Return a command that runs Python code, in which ``number`` is that of the worker."""
-    return [sys.executable, "-S", "-c", f"import os, signal, sys, time\nnumber = int(sys.argv[-1])\n{text}"]
+    """Return a command that runs Python code, in which ``number`` is that of the worker; SIGTERM ends it as settled."""
+    ready = "signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); signal.pthread_sigmask(signal.SIG_SETMASK, ())"
+    return [sys.executable, "-S", "-c", f"import os, signal, sys, time\nnumber = int(sys.argv[-1])\n{ready}\n{text}"]
 
 
 async def run_to_end(codes: Sequence[int]) -> int:
@@ -126,3 +133,85 @@ async def test_workers_end_when_their_run_is_cancelled() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):  # which is raised only after both have ended
         await asyncio.wait_for(running, SECONDS)
+
+
+HELD = """
+import os
+if not os.path.exists("died"):
+    open("died", "w").close()
+    os._exit(3)
+open("gate").read()
+"""
+"""What Python runs before the program: its first process dies, the second waits until the gate is closed."""
+
+
+@asynccontextmanager
+async def holding_start(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[_Worker, asyncio.Task[int], int]]:
+    """Start a worker whose second process has begun and runs no code of ours until the descriptor is closed."""
+    (config.parent / "sitecustomize.py").write_text(HELD)
+    os.mkfifo(config.parent / "gate")
+    monkeypatch.chdir(config.parent)
+    monkeypatch.syspath_prepend(config.parent)
+    monkeypatch.setattr("bridge.daemon.workers.AGAIN", SimpleNamespace(delay=lambda *_: 0.01))
+
+    def open_gate() -> int | None:
+        if worker._process is None or worker._process.returncode is not None:
+            return None  # the second is not known yet
+        try:
+            return os.open("gate", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads
+            return None
+
+    journal: Any = Journal()
+    worker = _Worker(1, build_worker_command(str(config)), journal)
+    running = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(find_limit()):
+            gate: int = await until(open_gate)
+            yield worker, running, gate
+    finally:
+        if worker._process is not None and worker._process.returncode is None:
+            worker._process.kill()
+        running.cancel()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@on_a_loop
+async def test_a_worker_that_is_to_end_before_its_first_instruction_has_settled_everything(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with holding_start(tmp_path / "unread.toml", monkeypatch) as (worker, running, gate):
+        worker.signal(number)
+        os.close(gate)
+        assert await running == SETTLED
+
+
+@pytest.mark.process
+@on_a_loop
+async def test_a_worker_pauses_and_reloads_by_signals_from_before_its_first_instruction(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port = free_port()
+    config = write_config(tmp_path, BRIDGE.replace(":0", f":{port}") + "follow = true\n" + OUT)
+
+    def read_status() -> Any:
+        connection = HTTPConnection("127.0.0.1", port, timeout=find_limit())
+        try:
+            connection.request("GET", "/status")
+            return json.loads(connection.getresponse().read())
+        except ConnectionError:
+            return {"reloads": 0}
+        finally:
+            connection.close()
+
+    async with holding_start(config, monkeypatch) as (worker, running, gate):
+        worker.signal(signal.SIGUSR1)
+        worker.signal(signal.SIGHUP)
+        os.close(gate)
+        await until(lambda: read_status()["reloads"])
+        assert read_status()["paused"]
+        worker.signal(signal.SIGTERM)
+        assert await running == SETTLED
