@@ -62,6 +62,8 @@ class ModelBroker:
         self.topic: Final = topic
         self.queues: list[list[RocketMessage]] = [[] for _ in range(queues)]
         self.exists = True
+        self.keeps_first = True
+        """Whether it has the first messages of queues in its memory, and takes their topic for new therefore."""
         self.unsent: list[RocketMessage] = []
         """Messages that their producers hold until the topic exists again, and its reader has seen that."""
         self.unseen: set[int] = set()
@@ -265,7 +267,7 @@ class ModelBroker:
             return _reply(request, offset=0)
         self.begun()
         offset = self.offsets.get(int(request.fields["queueId"]))
-        if offset is None and not (self.exists and self._records(request)):  # else the first message is in memory
+        if offset is None and not (self.keeps_first and self.exists and self._records(request)):
             return request.response(ResponseCode.QUERY_NOT_FOUND, "Not found")
         return _reply(request, offset=offset or 0)
 

@@ -28,7 +28,7 @@ from bridge.endpoints.rocketmq.backlog import Backlog, look_up_removals
 from bridge.endpoints.rocketmq.checking import check_source, find_places, find_servers
 from bridge.endpoints.rocketmq.lane import QueueLane
 from bridge.endpoints.rocketmq.placing import routes_of
-from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits
+from bridge.rocketmq.consumer.assigned import AssignedQueue, PullLimits, TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.group import ConsumerSettings
 from bridge.rocketmq.consumer.offsets import ConsumeFrom
@@ -82,7 +82,7 @@ class RocketmqSource(Source):
     With ``orderly`` it reads under the broker's locks; with ``until_end`` the stream ends when all queues that are ours
     are read to their ends. ``window`` bounds the number of messages read and not committed, ``window_bytes`` the size
     of all messages that are kept here, read ahead or not settled. A queue that the group has never read is begun at its
-    first message, or with ``from_last`` at its end.
+    first message, or with ``from_last`` at its end, unless this source has read the topic before it was made anew.
     """
 
     def __init__(
@@ -121,6 +121,9 @@ class RocketmqSource(Source):
         """Broker -> the commit that is under way."""
         self._asking: asyncio.Task[None] | None = None
         self._backlog: Final = Backlog(name)
+        self._known: Final = set[TopicQueue | str]()
+        """What consumers of all connections have read, so that none takes a topic that was made anew for a new group's:
+        `Persisting.known`."""
         self._lanes: dict[AssignedQueue, QueueLane] = {}
         self._uncommitted = 0
         """Number of deliveries that were read and are not committed."""
@@ -203,7 +206,7 @@ class RocketmqSource(Source):
                     raise Disconnected(f"topic {topic!r} has no queue that may be read") from None
             consumer = Consumer(
                 client, self._group, self._subscriptions, self._consuming, revoked=self._drop_lane,
-                answered=self._backlog.take_answer,
+                answered=self._backlog.take_answer, known=self._known,
             )  # fmt: skip
             self._consumer = consumer
             await consumer.open()

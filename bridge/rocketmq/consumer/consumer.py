@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableSet, Sequence
 from contextlib import suppress
 from typing import Final, Self, TypeVar
 
@@ -41,7 +41,7 @@ class Consumer:
     """A consumer of a group; ``async with`` opens and closes it.
 
     ``assigned`` and ``revoked`` are called with each queue that comes and goes, ``answered`` with each answer to a
-    pull; all on the event loop.
+    pull; all on the event loop. ``known`` has what `Persisting.known` does, from consumers before it.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Consumer:
         assigned: Callable[[AssignedQueue], None] | None = None,
         revoked: Callable[[AssignedQueue], None] | None = None,
         answered: Answered | None = None,
+        known: MutableSet[TopicQueue | str] | None = None,
     ) -> None:
         """Check settings and subscriptions. Raises InputError, IllegalMessage."""
         self.settings: Final = settings or ConsumerSettings()
@@ -61,7 +62,7 @@ class Consumer:
         self._client: Final = client
         self._news: Final = asyncio.Event()
         self._share: Final = Share(
-            client, self.group, news=self._news.set, assigned=assigned, revoked=revoked, answered=answered
+            client, self.group, news=self._news.set, assigned=assigned, revoked=revoked, answered=answered, known=known
         )
         self._handlers: list[Callable[[], None]] = []
         self._is_open = False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableSet
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.group import Group, MessageModel
-from bridge.rocketmq.consumer.offsets import LocalOffsets, OffsetStore
+from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets, OffsetStore
 from bridge.rocketmq.consumer.room import PulledQueue
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import BrokerError
@@ -23,8 +23,16 @@ PERSIST_AGAIN: Final = 1.0
 class Persisting:
     """Where the offsets of a member's queues are kept, with what could not be persisted last."""
 
-    def __init__(self, group: Group, readings: Mapping[TopicQueue, PulledQueue], offsets: OffsetStore) -> None:
+    def __init__(
+        self,
+        group: Group,
+        readings: Mapping[TopicQueue, PulledQueue],
+        offsets: OffsetStore,
+        known: MutableSet[TopicQueue | str] | None = None,
+    ) -> None:
         self.offsets = offsets
+        self.known: Final = set() if known is None else known
+        """Queues of which an offset was persisted, and topics that were deleted since the group read them."""
         self.unpersisted: Final[dict[TopicQueue, Exception]] = {}
         """Queue -> why the last try to persist its offset failed."""
         self._group: Final = group
@@ -49,6 +57,7 @@ class Persisting:
         failed = await self.offsets.persist(offsets)
         for queue in offsets:
             if queue not in failed:
+                self.known.add(queue)
                 self.unpersisted.pop(queue, None)
         for queue, error in failed.items():
             if isinstance(error, BrokerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -59,6 +68,14 @@ class Persisting:
                 "group %s: offset %d of %s is not persisted: %s", self._group.name, offsets[queue], queue, error
             )
         return {queue: offset for queue, offset in offsets.items() if queue not in failed}
+
+    def find_begin(self, queue: TopicQueue) -> ConsumeFrom:
+        """Return where to begin a queue of which the group has no offset: at the first message if it once had one.
+
+        That went with the topic, which was made anew, and what is in the new one was never read.
+        """
+        is_known = queue in self.known or queue.topic in self.known
+        return ConsumeFrom.FIRST if is_known else self._group.settings.consume_from
 
     async def persist_all(self, offsets: Mapping[TopicQueue, int]) -> None:
         """Persist these offsets, again until each is: with an older one, the next reader would pass over messages.
@@ -79,6 +96,7 @@ class Persisting:
 
         A topic that is made anew has no mark of its own. An offset of the one before would pass over its messages.
         """
+        self.known.add(queue.topic)
         for topic_queue, reading in self._readings.items():
             if topic_queue[:2] == queue[:2]:
                 reading.assigned.is_gone = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableSet
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -53,6 +53,7 @@ class Share:
         assigned: Callable[[AssignedQueue], None] | None,
         revoked: Callable[[AssignedQueue], None] | None,
         answered: Answered | None = None,
+        known: MutableSet[TopicQueue | str] | None = None,
     ) -> None:
         self.troubles: Final[dict[TopicQueue | str, HashstarError]] = {}
         """Queue or topic -> why the last try to pull, lock or rebalance it failed."""
@@ -68,7 +69,7 @@ class Share:
         """Set while messages are pulled and handed out."""
         self._client: Final = client
         self._queues: Final = BrokerQueues(client, group.name)
-        self._persisting: Final = Persisting(group, self._readings, BrokerOffsets(self._queues))
+        self._persisting: Final = Persisting(group, self._readings, BrokerOffsets(self._queues), known)
         self._locking: Final = Locking(
             client, group.name, self._readings, self._persisting, self.troubles, renewed=news, lost=self._lose,
         )  # fmt: skip
@@ -322,7 +323,7 @@ class Share:
 
     async def _find_start(self, queue: TopicQueue) -> tuple[int, bool] | None:
         """Return what `start_offset` does; None, with an entry in ``troubles``, if the offset cannot be read now."""
-        where, timestamp = self._settings.consume_from, self._settings.consume_timestamp
+        where, timestamp = self._persisting.find_begin(queue), self._settings.consume_timestamp
         try:
             start = await start_offset(queue, self._persisting.offsets, self._queues, where, timestamp)
         except (RemotingError, InputError) as error:
