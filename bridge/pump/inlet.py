@@ -217,6 +217,7 @@ class InletReader:
             self._fault, self._unadmitted = None, ()
             await self._wait(lambda: not self._is_paused() and not self._leaves and self.waiting_for() is None)
             opened: float | None = None
+            began, tried_for = loop.time(), 0.0
             reason: Disconnected | None
             self._is_open, self._progressed, self.is_idle = True, False, False
             self._was_interrupted()  # a library may have made another error of it; it must not be counted for ever
@@ -235,6 +236,8 @@ class InletReader:
             else:
                 self.is_idle = True
                 return
+            if opened is None:
+                tried_for = loop.time() - began
             self._is_open = self._is_draining = False
             # The order matters: outlets discard only messages that the window has marked as dropped, and they must have
             # discarded them before the source is closed, as it may then give them again.
@@ -248,7 +251,7 @@ class InletReader:
                 continue
             if opened is not None:
                 attempts.note_connection(loop.time() - opened, progressed=self._progressed)
-            wait = attempts.next_wait()
+            wait = attempts.next_wait(tried_for)
             disconnected(reason, wait)
             await asyncio.sleep(wait)
 

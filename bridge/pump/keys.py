@@ -67,7 +67,7 @@ MAX_DEAD_LETTERS: Final = Key(
 BACKOFF: Final = Key("backoff", SECONDS, "seconds before the second try; doubles, with jitter", 0.1)
 BACKOFF_MOST: Final = Key("backoff_most", SECONDS, "maximum seconds between tries", 30)
 RECONNECT: Final = Key("reconnect", SECONDS, "seconds before the second try to connect; doubles, with jitter", 0.2)
-RECONNECT_MOST: Final = Key("reconnect_most", SECONDS, "maximum seconds between tries to connect", 10)
+RECONNECT_MOST: Final = Key("reconnect_most", SECONDS, "maximum seconds between tries to connect", 5)
 UNROUTABLE: Final = Key(
     "unroutable",
     accept_choice(*[each.value for each in Unroutable]),

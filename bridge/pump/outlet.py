@@ -113,10 +113,11 @@ class Outlet:
         while True:
             connection = LiveReceiver(self)
             self._gone.clear()  # before opening: the connection may be lost before `open` has returned
+            began, tried_for = loop.time(), 0.0
             try:
                 await self.target.open(connection)
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
-                reason = to_disconnected(error)
+                reason, tried_for = to_disconnected(error), loop.time() - began
             else:
                 self._connection, self.error, opened = connection, None, loop.time()
                 self._progressed = False
@@ -128,7 +129,7 @@ class Outlet:
                 reason = self.error or Disconnected("closed")
             self.error = reason
             await self._close_target()
-            wait = attempts.next_wait()
+            wait = attempts.next_wait(tried_for)
             self._events.disconnected(self.target.name, reason, wait)
             await asyncio.sleep(wait)
 

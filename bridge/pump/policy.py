@@ -46,10 +46,13 @@ class Attempts:
         if progressed or seconds >= self._backoff.most:
             self._count = 0
 
-    def next_wait(self) -> float:
-        """Return the seconds to wait before the next try."""
+    def next_wait(self, tried_for: float = 0.0) -> float:
+        """Return the seconds to wait before the next try, after one that lasted for ``tried_for`` seconds.
+
+        These count: a broker that is back is not to be waited for after a try that has waited for it long enough.
+        """
         self._count += 1
-        return self._backoff.delay(self._count, self._random())
+        return max(0.0, self._backoff.delay(self._count, self._random()) - tried_for)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,8 @@ class Policy:
     """Number of refusals after which a message becomes a dead letter. Back-pressure is no refusal of the message."""
     backoff: Backoff = Backoff()
     """Time between the tries of a message."""
-    reconnect: Backoff = Backoff(0.2, 10.0)
-    """Time between the tries to connect."""
+    reconnect: Backoff = Backoff(0.2, 5.0)
+    """Time between the tries to connect: a broker that is back is noticed no later."""
     unroutable: Unroutable = Unroutable.DEAD_LETTER
     one_at_a_time: bool = False
     """Whether at most one message of each key is under way to a target at any time. Then not even a refusal in the

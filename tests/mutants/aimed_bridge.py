@@ -195,6 +195,24 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/rocketmq/consumer/persisting.py",
+        "bridge/endpoints/rocketmq/test_rocketmq_remade.py",
+        (
+            "a topic that is made anew is a new group's, and begun at its end",
+            "is_known = queue in self.known or queue.topic in self.known",
+            "is_known = False",
+        ),
+    ),
+    *mutants_of(
+        "bridge/pump/policy.py",
+        "bridge/pump/test_outages.py",
+        (
+            "a try to connect that has hung is waited for once more",
+            " - tried_for)",
+            ")",
+        ),
+    ),
+    *mutants_of(
         "bridge/rocketmq/consumer/share.py",
         "simulation/test_simulation.py",
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from bridge.rocketmq.consumer.assigned import AssignedQueue, TopicQueue
@@ -15,7 +16,7 @@ from bridge.rocketmq.consumer.room import ANSWER_BYTES
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
-from bridge.rocketmq.remoting.errors import BrokerError, RemotingError
+from bridge.rocketmq.remoting.errors import BrokerError, ConnectError, RemotingError
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.errors import HashstarError, InputError
 
@@ -92,6 +93,9 @@ class QueuePulls:
             if queue not in self._troubles:
                 LOG.warning("group %s: %s is not pulled: %s", self._group.name, queue, error)
             self._troubles[queue] = error
+            if isinstance(error, ConnectError):  # the broker may be back under another address
+                with suppress(RemotingError):
+                    await self._client.update_route(queue.topic)
             if code not in NO_SUBSCRIPTION:
                 return self._group.settings.pull_time_delay_when_exception
             await self._client.heartbeat()

@@ -10,6 +10,8 @@ from typing import Final
 
 REBALANCE_AGAIN: Final = 1.0
 """Seconds until the next rebalance after one that failed for a topic (``rocketmq.client.rebalance.minInterval``)."""
+REBALANCE_MOST: Final = 4.0
+"""Maximum number of seconds until the next one while all fail: a broker that is back is noticed no later."""
 
 
 class Tasks:
@@ -97,8 +99,8 @@ class Rebalancing:
                 self._release(waiting)
             failures = failures + 1 if division is Division.FAILED else 0
             # While queues are missing, the next try is after 1 s. While a whole topic fails, the interval doubles.
-            soon = self._interval if division is Division.COMPLETE else REBALANCE_AGAIN * 2 ** min(failures, 8)
-            await wait_for(self._changed, min(self._interval, soon))
+            soon = min(REBALANCE_AGAIN * 2 ** min(failures, 8), REBALANCE_MOST, self._interval)
+            await wait_for(self._changed, self._interval if division is Division.COMPLETE else soon)
 
     def _release(self, waiting: list[asyncio.Future[None]]) -> None:
         for each in waiting:

@@ -18,7 +18,7 @@ from bridge.rocketmq.consumer.pulling import Pulled, PullStatus
 from bridge.rocketmq.consumer.room import PulledQueue
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.codes import ResponseCode
-from bridge.rocketmq.remoting.errors import BrokerError
+from bridge.rocketmq.remoting.errors import BrokerError, ConnectError
 from bridge.rocketmq.remoting.message import StoredMessage
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
@@ -106,7 +106,8 @@ class Member:
     """A consumer of that queue, from an offset on."""
 
     def __init__(self, broker: Broker, offset: int = 0) -> None:
-        group: Any = SimpleNamespace(name="g", subscriptions={"t": Subscription("t")})
+        settings = SimpleNamespace(pull_time_delay_when_exception=3.0)
+        group: Any = SimpleNamespace(name="g", subscriptions={"t": Subscription("t")}, settings=settings)
         self.backlog = Backlog("r")
         self._assign(offset, offset or -1)  # at 0 a group begins that has read nothing
         self.times: list[int] = []
@@ -207,3 +208,23 @@ def test_of_a_queue_that_lost_its_end_only_what_came_since_is_read() -> None:
     broker.times[-2:] = [6]
     member.read()
     assert member.times == [*range(7)]
+
+
+def test_the_address_of_a_broker_that_cannot_be_reached_is_looked_up_again() -> None:
+    """It may be back under another one, as a pod of Kubernetes."""
+
+    class Away(Broker):
+        looked_up: list[str]
+
+        async def pull(self, *_: Any) -> Pulled:
+            raise ConnectError("b:1: Connection refused")
+
+        async def update_route(self, topic: str) -> None:
+            self.looked_up.append(topic)
+            raise ConnectError("n:1: Connection refused")  # nor can the name server
+
+    broker = Away()
+    broker.looked_up = []
+    member = Member(broker)
+    assert asyncio.run(member.fetching.pull(member.assigned, 4, None)) == 3.0
+    assert broker.looked_up == ["t"]

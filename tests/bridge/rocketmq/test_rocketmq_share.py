@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from bridge.rocketmq.consumer.group import ConsumerSettings, Group
 from bridge.rocketmq.consumer.offsets import ConsumeFrom
 from bridge.rocketmq.consumer.share import Share
 from bridge.rocketmq.consumer.subscription import Subscription
+from bridge.rocketmq.consumer.tasks import REBALANCE_MOST, Division, Rebalancing, Tasks
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import Command
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError
@@ -283,5 +285,27 @@ def test_no_pull_commits_where_a_caller_decides_what_is_committed() -> None:
         assert all(reading.assigned.next_offset > 9 for reading in member.share.readings.values())
         assert broker.offsets == dict.fromkeys(range(QUEUES), 1)
         await member.leave()
+
+    run_virtually(play())
+
+
+def test_topics_that_cannot_be_divided_are_tried_often_and_others_rarely() -> None:
+    """However long a broker was away, its queues are read again soon after it is back."""
+
+    async def play() -> None:
+        loop, times, back = asyncio.get_running_loop(), list[float](), 100.0
+
+        async def rebalance() -> Division:
+            times.append(loop.time())
+            return Division.COMPLETE if times[-1] >= back else Division.FAILED
+
+        tasks = Tasks(failed=lambda: None)
+        Rebalancing(rebalance, 20.0).start(tasks)
+        await pass_time(200)
+        await tasks.cancel()
+        after = [time for time in times if time >= back]
+        assert after[0] - back <= REBALANCE_MOST
+        assert {late - early for early, late in pairwise(after)} == {20.0}
+        assert len(times) <= 100 / REBALANCE_MOST + 10
 
     run_virtually(play())
