@@ -22,12 +22,9 @@ from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver
 from bridge.endpoints.kafka.cluster.calls import Calls, take_back
 from bridge.endpoints.kafka.cluster.errors import PURGED, REFUSALS, Reasons, to_disconnected, to_failure
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
-from bridge.endpoints.kafka.producer.target import CLOSING, Connection, TopicTarget
+from bridge.endpoints.kafka.producer.target import CLOSING, POLL_EVERY, Connection, TopicTarget, find_pause
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.pump.order import by_number
-
-POLL_EVERY: Final = 0.002
-"""Seconds between polls for delivery reports while messages are under way."""
 
 IDLE_POLL: Final = 1.0
 """Seconds between polls for errors and logs while no messages are under way."""
@@ -59,7 +56,9 @@ class Producing(Connection):
         self.trouble: Disconnected | None = None
         self._confirmed: list[Outgoing] = []
         self._failed: list[tuple[Outgoing, Failure]] = []
-        self._polling: asyncio.Handle | None = None
+        self._polling: asyncio.TimerHandle | None = None
+        self.news_at = self.moved
+        """When messages last came, from the pump or with their reports, by the loop's clock."""
         self._stopping = False
         """Whether the producer is given nothing more, as another one is made once it has given all its reports."""
         self._renewing: asyncio.Task[None] | None = None
@@ -169,7 +168,7 @@ class Producing(Connection):
             if trouble is not None:
                 self.lose(trouble)
             elif self.is_busy:
-                self.poll_soon(POLL_EVERY)
+                self.poll_soon(find_pause(asyncio.get_running_loop().time() - self.news_at))
 
     def _change_producer(self) -> None:
         """Have messages go alone after the refusal of a batch, and in batches again when that is over."""
@@ -222,16 +221,20 @@ class Producing(Connection):
         confirmed, self._confirmed = self._confirmed, []
         failed, self._failed = self._failed, []
         if confirmed or failed:
-            self.moved = asyncio.get_running_loop().time()
+            self.moved = self.news_at = asyncio.get_running_loop().time()
         if confirmed:
             self.receiver.confirmed(confirmed)
         for outgoing, failure in failed:
             self.receiver.failed(outgoing, failure)
 
     def poll_soon(self, seconds: float) -> None:
-        """Poll after ``seconds``, unless a poll is due anyway."""
+        """Poll after ``seconds``, unless a poll is due by then, or soon, anyway."""
+        loop = asyncio.get_running_loop()
+        if self._polling is not None and self._polling.when() > loop.time() + max(seconds, POLL_EVERY):
+            self._polling.cancel()
+            self._polling = None
         if self._polling is None and not self.closed:
-            self._polling = asyncio.get_running_loop().call_later(seconds, self.poll)
+            self._polling = loop.call_later(seconds, self.poll)
 
 
 class KafkaTarget(TopicTarget[Producing]):
@@ -254,6 +257,7 @@ class KafkaTarget(TopicTarget[Producing]):
         if connection is None:
             return
         connection.waiting += messages
+        connection.news_at = asyncio.get_running_loop().time()
         connection.produce()
         connection.poll_soon(0)
 

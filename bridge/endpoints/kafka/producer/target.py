@@ -44,6 +44,12 @@ from exchange.values.message import Message
 CLOSING: Final = 5.0
 """Seconds that a producer may take to end."""
 
+POLL_EVERY: Final = 0.002
+"""Minimum number of seconds between polls for delivery reports while messages are under way."""
+
+POLL_MOST: Final = 0.1
+"""Maximum number of seconds between these polls."""
+
 ASK_EVERY: Final = 10.0
 """Seconds after which limits of topics are asked for again when a message is larger."""
 
@@ -55,6 +61,14 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 FIXED: Final[Mapping[str, Any]] = {"enable.idempotence": True, "allow.auto.create.topics": False}
 """Settings that a table may not change."""
+
+
+def find_pause(waited: float) -> float:
+    """Return the seconds until the next poll for delivery reports, of which none has come for ``waited`` seconds.
+
+    No report is taken later than by a tenth of the time that it took, and silent brokers do not cost a processor.
+    """
+    return min(max(POLL_EVERY, waited / 10), POLL_MOST)
 
 
 class Connection(ABC):

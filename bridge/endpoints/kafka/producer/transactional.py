@@ -22,6 +22,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Final
 from uuid import uuid4
 
@@ -35,7 +36,7 @@ from bridge.endpoints.kafka.cluster.errors import LOG, PERMISSIONS, Reasons, des
 from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
-from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget
+from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget, find_pause
 from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
@@ -215,7 +216,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
     async def _fill(self, connection: Transacting) -> None:
         """Take messages in until it is time to commit. Raises Incomplete when the transaction is to be begun anew."""
         loop, accepted = asyncio.get_running_loop(), 0
-        began = loop.time()
+        began, full_since = loop.time(), inf
         while True:
             connection.take()
             connection.producer.poll(0)
@@ -233,11 +234,13 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 count_accepted(connection.inside)
             if now - began > self._seconds + STALLED:
                 raise Incomplete("a delivery in it waits for others, or is not whole")
-            wait = 0.005 if full else max(0.0, began + self._seconds - now)
-            if full or connection.waiting:
-                await asyncio.sleep(min(wait, 0.005))
+            if full:
+                full_since = min(full_since, now)
+                await asyncio.sleep(find_pause(now - full_since))
+            elif connection.waiting:
+                await asyncio.sleep(min(began + self._seconds - now, 0.005))
             else:
-                await _wait_for_news(connection, wait)
+                await _wait_for_news(connection, began + self._seconds - now)
 
     async def _abort(self, connection: Transacting, calls: Calls) -> None:
         """Abort the transaction; its messages come first in the next one, without those that brokers refused alone.

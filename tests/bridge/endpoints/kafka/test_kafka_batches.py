@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from bridge.endpoints.kafka.cluster.errors import Reasons
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer.batches import Batching
 from bridge.endpoints.kafka.producer.plain import BATCHES, Producing
-from bridge.endpoints.kafka.producer.target import ASK_EVERY
+from bridge.endpoints.kafka.producer.target import ASK_EVERY, POLL_EVERY, POLL_MOST
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from exchange import Message
@@ -139,3 +140,58 @@ def test_batches_become_smaller_only_if_one_of_several_messages_was_too_large(co
         batching.suspect(Outgoing(message, Delivery(message), "q", None, n), error)
     batching.part(0.0)
     assert batching.batch_bytes == (80_000 if count == 1 else 20_000)
+
+
+class SilentProducer:
+    """A producer whose brokers confirm its only message some time after it was written."""
+
+    def __init__(self, confirms_at: float) -> None:
+        self.confirms_at = confirms_at
+        self.polls: list[float] = []
+        self._report: Any = None
+
+    def produce(self, topic: str, value: bytes, key: bytes, number: int, report: Any, **_: Any) -> None:
+        self._report = report
+
+    def poll(self, _: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self.polls.append(now)
+        if self._report is not None and now >= self.confirms_at:
+            report, self._report = self._report, None
+            report(None, SimpleNamespace(topic=lambda: "t", partition=lambda: 0))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.003, 0.05, 0.5, 20.0])
+def test_silent_brokers_are_polled_rarely_and_a_confirmation_is_late_by_a_tenth_of_its_time(seconds: float) -> None:
+    async def check() -> None:
+        scene = Scene(Random(1))
+        producer: Any = SilentProducer(seconds)
+        scene.state.producer = producer
+        message = Message("", "k", body=b"1")
+        scene.state.waiting.append(Outgoing(message, Delivery(message), "q", None, 1))
+        scene.state.produce()
+        scene.state.poll_soon(0)
+        await scene.reports.answers(1)
+        late = asyncio.get_running_loop().time() - seconds
+        assert late <= max(POLL_EVERY, min(seconds / 9, POLL_MOST)) + 1e-6
+        assert len(producer.polls) <= 60 + 12 * seconds
+
+    run_virtually(check())
+
+
+def test_a_message_that_comes_after_a_silence_is_polled_for_at_once() -> None:
+    async def check() -> None:
+        scene = Scene(Random(1))
+        producer: Any = SilentProducer(1_000.0)
+        scene.state.producer = producer
+        message = Message("", "k", body=b"1")
+        scene.state.waiting.append(Outgoing(message, Delivery(message), "q", None, 1))
+        scene.state.produce()
+        scene.state.poll_soon(0)
+        await pass_time(30.01)
+        before = len(producer.polls)
+        scene.state.poll_soon(0)
+        await pass_time(0.001)
+        assert len(producer.polls) == before + 1
+
+    run_virtually(check())
