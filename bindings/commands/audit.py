@@ -19,6 +19,7 @@ from bindings.commands.audit_options import (
     output_options,
     parse_time,
     refuse_outputs_in,
+    refuse_outputs_within,
     spark_options,
     threshold_options,
 )
@@ -255,6 +256,7 @@ def follow_command(
             raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
         if is_pattern(archive):
             raise InputError(f"{archive}: a pattern, and new files are looked for in one folder: name the folder")
+        refuse_outputs_within(archive)
         subject = _open_subject(source, vhost, profile, thresholds)
         selection = Selection(_vhost_taken(archive_vhost, subject.topology))
         mapping = mapped.mapping()

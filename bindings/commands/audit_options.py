@@ -90,16 +90,27 @@ class Outputs:
 
 def refuse_outputs_in(archives: Iterable[Archive]) -> None:
     """Raise InputError if a file that the running command writes would replace one of an archive."""
-    context = click.get_current_context()
-    options = [option.name or "" for option in context.command.params if isinstance(option, ReportOption)]
-    given = [path for path in map(context.params.get, options) if path is not None]
-    there = {os.path.realpath(path): path for path in given if Path(path).exists()}
+    there = {os.path.realpath(path): path for path in _list_outputs() if Path(path).exists()}
     if not there:  # an archive may have a million files
         return
     for archive in archives:
         for file, _ in archive.all_files:
             if type(file) is str and (path := there.get(os.path.realpath(file))) is not None:
                 raise InputError(f"{path}: is a file of the archive, too; give another file")
+
+
+def refuse_outputs_within(archive: str) -> None:
+    """Raise InputError if a file that the running command writes would be one of an archive that is read on."""
+    from bindings.archive.formats.detect import refuse_within
+
+    for path in _list_outputs():
+        refuse_within(Path(path), [archive], "reports and tallies")
+
+
+def _list_outputs() -> list[str]:
+    context = click.get_current_context()
+    options = [option.name or "" for option in context.command.params if isinstance(option, ReportOption)]
+    return [path for path in map(context.params.get, options) if path is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -369,6 +369,25 @@ def test_nothing_is_written_where_the_next_run_would_read_it(tmp_path: Path, mon
             assert refused == ((archive, place) in inside), (words, output)
 
 
+@pytest.mark.parametrize("option", ["html", "junit", "tables", "save-tally", "output"])
+def test_nothing_is_written_where_an_audit_that_goes_on_would_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bindings.auditing.spark.session.open_session", refuse)
+    Path("a").mkdir()
+    Path("link").symlink_to("a")
+    Path("a/1.jsonl").write_text('{"exchange": "e", "routing_key": "k"}\n')
+    Path("t.bindings").write_text("exchange e: topic\n")
+    inside = [("a", "a/b"), ("link", "a/b"), ("a", "link/c"), ("a", "a/1.jsonl")]
+    for archive, place in [*inside, ("a", "ab"), ("a/1.jsonl", "a/c")]:
+        arguments = ["follow", "t.bindings", archive, "--state", "state", f"--{option}", place]
+        result = CliRunner().invoke(find_command("audit"), arguments)
+        refused = f"reports and tallies would be read as part of {archive}" in result.output
+        assert refused == ((archive, place) in inside), (archive, place, result.output)
+    assert Path("a/1.jsonl").read_text().startswith("{")
+
+
 def test_no_output_replaces_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a").mkdir()
