@@ -214,8 +214,8 @@ def audit(
 
                 spark = stack.enter_context(open_session())
         passed = count(
-            traffic, subject, taken, spark=spark, jobs=processes, cache=cache, keep_bad=keep_bad, max_bad=max_bad,
-            step=step,
+            traffic, subject.studies, taken, spark=spark, jobs=processes, cache=cache, keep_bad=keep_bad,
+            max_bad=max_bad, step=step,
         )  # fmt: skip
     return report_on(subject, traffic.descriptions, passed, taken, settings)
 
@@ -250,29 +250,6 @@ def _first_note(archive: Archive) -> tuple[str, str]:
 
 def count(
     traffic: AuditInput,
-    subject: Subject,
-    selection: Selection,
-    *,
-    spark: SparkSession | None = None,
-    jobs: int = 1,
-    cache: Path | None = None,
-    keep_bad: str | None = None,
-    max_bad: int | None = None,
-    step: Callable[[int, int], None] = lambda done, of: None,
-) -> Pass:
-    """Read everything once, on the workers of a Spark session or in ``jobs`` processes; raises as `audit`.
-
-    ``step`` is called with the number of bytes that were read so far, and the total number. It is not called when Spark
-    reads.
-    """
-    return count_studies(
-        traffic, subject.studies, selection, spark=spark, jobs=jobs, cache=cache, keep_bad=keep_bad, max_bad=max_bad,
-        step=step,
-    )  # fmt: skip
-
-
-def count_studies(
-    traffic: AuditInput,
     studies: Sequence[Study[Any]],
     selection: Selection,
     *,
@@ -284,9 +261,10 @@ def count_studies(
     most_bytes: int | None = None,
     step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Pass:
-    """Count any studies, as `count` does those of a subject.
+    """Read everything once, on the workers of a Spark session or in ``jobs`` processes; raises as `audit`.
 
-    Without Spark, parts of ``most_bytes`` altogether are read, drawn by chance; None for all.
+    Without Spark, parts of ``most_bytes`` altogether are read, drawn by chance; None for all. ``step`` is called with
+    the number of bytes that were read so far, and the total number. It is not called when Spark reads.
     """
     traffic.check(spark=spark is not None, keep_bad=keep_bad)
     files = traffic.files
@@ -321,7 +299,7 @@ def report_on(
     selection: Selection,
     settings: Settings = NO_THRESHOLDS,
 ) -> Report:
-    """Build the report on a subject from the pass that `count` returned for it."""
+    """Build the report on a subject from the pass that `count` returned for its studies."""
     sources = Sources(
         subject.name, tuple(archives), since=selection.since, until=selection.until, listing=subject.listing
     )

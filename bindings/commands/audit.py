@@ -160,7 +160,7 @@ def run_command(
             echo_line(str(engine), err=True)
         with show_progress("auditing") as step, _session(where, step, with_spark=engine.spark) as spark:
             passed = count(
-                traffic, subject, selection, spark=spark, jobs=engine.jobs, cache=cache, keep_bad=keep_bad,
+                traffic, subject.studies, selection, spark=spark, jobs=engine.jobs, cache=cache, keep_bad=keep_bad,
                 max_bad=max_bad, step=step,
             )  # fmt: skip
         if cache is not None and traffic.files is not None:

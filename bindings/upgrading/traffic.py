@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bindings.archive.sums import Unread
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CompareStudy
-from bindings.auditing.run import count_studies, open_traffic
+from bindings.auditing.run import count, open_traffic
 from bindings.counts.changes import Changes, list_changes
 from exchange.topology.topology import Topology
 
@@ -50,7 +50,7 @@ def count_traffic(
     to read. Raises InputError as `bindings.audit`.
     """
     study = CompareStudy(before, after)
-    passed = count_studies(
+    passed = count(
         open_traffic(archives), [study], Selection(before.vhost), spark=spark, step=step,
         most_bytes=None if spark is not None else most_bytes,
     )  # fmt: skip
