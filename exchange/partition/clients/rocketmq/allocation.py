@@ -24,12 +24,15 @@ from exchange.partition.clients.rocketmq.round_robin import find_era
 from exchange.partition.hashing.java import encode_code_units
 from exchange.partition.partitions import Partition
 
+Share = tuple[Partition, ...]
+"""The queues of one client."""
+
 Item = TypeVar("Item")
 
 
 def rebalance(
     allocation: Allocation, topic: str, queues: Iterable[Partition], clients: Iterable[str]
-) -> dict[str, tuple[Partition, ...]]:
+) -> dict[str, Share]:
     """Return the queues that each client of the group reads when all of them know these queues and clients.
 
     Both are sorted first, as by `RebalanceImpl.rebalanceByTopic`: queues by broker name and queueId, names by UTF-16
@@ -46,9 +49,7 @@ class Allocation:
     name: ClassVar[str]
     """Name of the strategy (``getName()``)."""
 
-    def allocate(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def allocate(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         """Return the queues of one client. Both lists are used in their order; brokers may list an id twice.
 
         A client that is not in the list gets no queue. Raises InputError, with Java's message, for an empty client id
@@ -62,9 +63,7 @@ class Allocation:
             raise InputError("cidAll is null or cidAll empty")
         return self._share(topic, client, queues, clients) if client in clients else ()
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         raise NotImplementedError
 
 
@@ -74,9 +73,7 @@ class AllocateAveragely(Allocation):
 
     name = "AVG"
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         index = clients.index(client)
         size, more = divmod(len(queues), len(clients))
         start = index * size + min(index, more)
@@ -89,9 +86,7 @@ class AllocateAveragelyByCircle(Allocation):
 
     name = "AVG_BY_CIRCLE"
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         return tuple(queues[clients.index(client) :: len(clients)])
 
 
@@ -112,9 +107,7 @@ class AllocateConsistentHash(Allocation):
         if self.virtual_nodes < 0:
             raise InputError(f"illegal virtualNodeCnt :{self.virtual_nodes}")
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         points, owners = _ring(tuple(clients), self.virtual_nodes)
         if not points:
             return ()
@@ -164,16 +157,12 @@ class AllocateByMachineRoom(Allocation):
     def __post_init__(self) -> None:
         find_era(self.version)
 
-    def allocate(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def allocate(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         if self._is_before(4, 9, 4):
             return self._share(topic, client, queues, clients) if client in clients else ()
         return super(AllocateByMachineRoom, self).allocate(topic, client, queues, clients)
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         near = [queue for queue in queues if self._is_near(find_broker_name(queue))]
         index = clients.index(client)
         size, more = divmod(len(near), len(clients))
@@ -197,9 +186,7 @@ class AllocateByConfig(Allocation):
 
     queues: tuple[Partition, ...]
 
-    def allocate(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def allocate(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         return self.queues
 
 
@@ -219,9 +206,7 @@ class AllocateMachineRoomNearby(Allocation):
         """Name ``MACHINE_ROOM_NEARBY-`` with that of the other strategy."""
         return f"MACHINE_ROOM_NEARBY-{self.allocation.name}"
 
-    def _share(
-        self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]
-    ) -> tuple[Partition, ...]:
+    def _share(self, topic: str, client: str, queues: Sequence[Partition], clients: Sequence[str]) -> Share:
         queues_in = _by_room(
             queues, self.room_of_queue, lambda queue: f"mq {MessageQueue.from_partition(queue).text(topic)}"
         )
