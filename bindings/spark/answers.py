@@ -146,11 +146,7 @@ class RowRouter:
         return index
 
     def _partitions(
-        self,
-        records: pa.RecordBatch,
-        rows: Rows,
-        index: npt.NDArray[np.int32],
-        queues: pa.ListArray,
+        self, records: pa.RecordBatch, rows: Rows, index: npt.NDArray[np.int32], queues: pa.ListArray
     ) -> pa.MapArray:
         """Return for each row the partitioned queues that get it, with their partitions."""
         flat, owners = queues.flatten(), np.asarray(pc.list_parent_indices(queues))

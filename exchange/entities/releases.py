@@ -24,11 +24,7 @@ _MACHINES: Final = (
 
 _ROW_3_10: Final = ReleaseRow((3, 10, 0), PATCHES[3, 10][0], 25, (), ())
 _ROW_3_11: Final = replace(
-    _ROW_3_10,
-    since=(3, 11, 0),
-    newest_patch=28,
-    upgraded_from=("3.10",),
-    before_upgrade=("be on Erlang 25",),
+    _ROW_3_10, since=(3, 11, 0), newest_patch=28, upgraded_from=("3.10",), before_upgrade=("be on Erlang 25",)
 )
 _ROW_3_12: Final = ReleaseRow(
     (3, 12, 0),
@@ -90,12 +86,7 @@ _ROW_4_3: Final = replace(
     needed_patch=(NEWEST_PATCH, "be on the latest patch release of 4.2"),
 )
 _ROW_4_4: Final = replace(
-    _ROW_4_3,
-    since=(4, 4, 0),
-    newest_patch=1,
-    upgraded_from=("4.3",),
-    before_upgrade=(),
-    needed_patch=None,
+    _ROW_4_3, since=(4, 4, 0), newest_patch=1, upgraded_from=("4.3",), before_upgrade=(), needed_patch=None
 )
 
 ROWS: Final = tuple(
