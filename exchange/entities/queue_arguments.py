@@ -277,11 +277,6 @@ def take_name_prefix(queue: Queue, profile: Profile) -> tuple[Queue, str]:
     return replace(queue, arguments=arguments), prefix
 
 
-def find_compared_arguments(queue: Queue, profile: Profile) -> tuple[str, ...]:
-    """Return the arguments that a second declaration of a queue must repeat, in the order in which the broker looks."""
-    return profile.settings.arguments(queue.type)
-
-
 class DeclareFlags(NamedTuple):
     """What a client asks of a new queue beside its properties."""
 

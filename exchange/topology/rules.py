@@ -19,7 +19,7 @@ from exchange.entities.entities import DIRECT_REPLY_TO, Binding, Destination, Ex
 from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
-from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags, find_compared_arguments, refuse_queue
+from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags, refuse_queue
 from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
 from exchange.kinds import KINDS, find_kind
 from exchange.limits import SHORTSTR_BYTES
@@ -85,7 +85,7 @@ def declare_queue(tables: Tables, host: VirtualHost, queue: Queue, flags: Declar
             _require_equal(attribute, getattr(existing, attribute), getattr(queue, attribute), what)
         implied = {"x-queue-type": "classic"} if host.profile.queues_have_a_type else {}
         before, after = ({**implied, **declared.arguments} for declared in (existing, queue))
-        _require_equal_arguments(before, after, find_compared_arguments(existing, host.profile), what)
+        _require_equal_arguments(before, after, host.profile.settings.arguments(existing.type), what)
         # A partitioning is unknown to the broker, so a declaration may change it.
         if queue.partitioning in (None, existing.partitioning):
             return []
