@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bindings.archive.reading import Bad
 from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.store import Store
 from exchange.errors import InputError
 from exchange.rocketmq.offset_id import OffsetId
-
-LATEST_TIMESTAMP: Final = (1 << 63) - 1
 
 
 class FoundMessages(NamedTuple):
@@ -27,14 +25,12 @@ class FoundMessages(NamedTuple):
     """Damage of the index, and units of it that point at no message."""
 
 
-def find_by_key(
-    store: Store, key: str, topics: Iterable[str] | None = None, begin: int = 0, end: int = LATEST_TIMESTAMP
-) -> FoundMessages:
+def find_by_key(store: Store, key: str, topics: Iterable[str] | None = None) -> FoundMessages:
     """Return the messages with a key or unique id, of all topics or the given ones (`IndexService.queryOffset`).
 
-    ``begin`` and ``end`` bound the time of storing, in milliseconds since 1970, both inclusive. The index holds hashes
-    only, so the keys of each message are compared: unlike the broker, this returns no message with another key.
-    Messages that the broker has not indexed yet are not found. Raises InputError for a file that cannot be opened.
+    The index holds hashes only, so the keys of each message are compared: unlike the broker, this returns no message
+    with another key. Messages that the broker has not indexed yet are not found. Raises InputError for a file that
+    cannot be opened.
     """
     wanted = {*store.topics, *[queue.topic for queue in store.queues]} if topics is None else set(topics)
     places: dict[int, set[str]] = {}
@@ -59,7 +55,7 @@ def find_by_key(
             )
         elif message.topic not in places[place] or (key != message.unique_id and key not in message.keys):
             others += 1
-        elif begin <= message.stored <= end:
+        else:
             messages.append(message)
     return FoundMessages(tuple(messages), others, deleted, tuple(problems))
 
