@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from bindings.archive.mapping import FieldMapping
 from bindings.archive.nesting import parse_json
 from exchange.errors import InputError
 from exchange.text.display import count_rest, escape_line
@@ -158,6 +160,42 @@ def list_schema(schema: pa.Schema | pa.StructType) -> list[str]:
         return [(field.name, field.type) for field in nested]
 
     return [*list_paths(fields(schema), lambda kind: fields(kind) if pa.types.is_struct(kind) else ())]
+
+
+def find_schema_places(schema: pa.Schema, mapping: FieldMapping, source: object) -> dict[str, str]:
+    """Return field -> its place among the columns of a schema. Raises InputError as `find_places`."""
+    fits, paths = partial(_may_hold, schema), partial(list_schema, schema)
+    return find_places(schema.names, dict(mapping.columns), str(source), fits, paths)
+
+
+def _may_hold(schema: pa.Schema, field: str, name: str) -> bool:
+    """Return whether a column may be taken for a field unasked: of its type, some value can be one."""
+    kind, kinds = schema.field(schema.names.index(name)).type, pa.types
+    if kinds.is_dictionary(kind):
+        kind = kind.value_type
+    if field in ("exchange", "routing_key", "body") or kinds.is_null(kind):
+        return True
+    is_number = bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
+    has_texts = is_text(kind) or is_view(kind)
+    if field == "timestamp":
+        return is_number or has_texts or bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
+    if field == "size":
+        return is_number
+    return has_texts or (field != "vhost" and bool(kinds.is_nested(kind)))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column has texts or bytes."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    kinds = pa.types
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary)
+    return any(is_kind(kind) for is_kind in tests)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Return whether a column has texts or bytes as views."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 def name_within(place: str, kind: pa.DataType) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from bindings.archive.columns import explain_missing, find_places, list_schema
-from bindings.archive.formats.foreign import WrongColumn, may_hold, read_foreign, select_columns
+from bindings.archive.columns import explain_missing, find_schema_places, list_schema
+from bindings.archive.formats.foreign import WrongColumn, read_foreign, select_columns
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.auditing.spark.session import find_spark_version, ship_packages
 from bindings.counts.columnar.counting import Tallier
@@ -66,9 +65,7 @@ def route(df: DataFrame, topology: Topology | Path, *, mapping: FieldMapping = U
     taken = {name.lower() for name in df.columns} & {*ANSWER.names, HELD}
     if taken:
         raise InputError(f"there is a column {', '.join(sorted(taken))} already, which routing adds: rename it")
-    places = find_places(
-        schema.names, dict(mapping.columns), "this DataFrame", partial(may_hold, schema), partial(list_schema, schema)
-    )
+    places = find_schema_places(schema, mapping, "this DataFrame")
     if not {"exchange", "routing_key"} <= places.keys():
         raise InputError(f"no messages: {explain_missing(list_schema(schema), dict(mapping.columns))}")
     names = select_columns(schema.names, places, decide)

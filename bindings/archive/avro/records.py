@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
@@ -25,11 +24,10 @@ from bindings.archive.avro.container import (
     walk_blocks,
 )
 from bindings.archive.avro.schema import Columns, convert_schema
-from bindings.archive.columns import NEEDED, explain_missing, find_places, list_schema, resolve_folders
+from bindings.archive.columns import NEEDED, explain_missing, find_schema_places, list_schema, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
     describe_columns,
-    may_hold,
     read_foreign,
     select_columns,
     shorten_error,
@@ -71,7 +69,7 @@ class Avro(Format):
             schema = _read_columns(path).schema
         except InputError:
             return True
-        return {*NEEDED} <= self._places(schema, path).keys()
+        return {*NEEDED} <= find_schema_places(schema, self.mapping, path).keys()
 
     def list_columns(self, path: Place) -> Sequence[str]:
         try:
@@ -84,7 +82,7 @@ class Avro(Format):
             schema = _read_columns(path).schema
         except InputError:
             return self.note
-        return describe_columns(schema, self._places(schema, path))
+        return describe_columns(schema, find_schema_places(schema, self.mapping, path))
 
     def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         if is_copied(path):
@@ -133,15 +131,10 @@ class Avro(Format):
     def _open(self, header: Header, path: str, wanted: list[str]) -> _BlockReader:
         columns = convert_schema(header.schema)
         names = columns.schema.names
-        places = resolve_folders(self._places(columns.schema, path), names, path)
+        places = resolve_folders(find_schema_places(columns.schema, self.mapping, path), names, path)
         if not {*NEEDED} <= places.keys():
             raise InputError(explain_missing(names, dict(self.mapping.columns), path))
         return _BlockReader(path, header, columns, wanted, places)
-
-    def _places(self, schema: pa.Schema, path: object) -> dict[str, str]:
-        """Return field -> its place. Raises InputError as `find_places`."""
-        fits = partial(may_hold, schema)
-        return find_places(schema.names, dict(self.mapping.columns), str(path), fits, partial(list_schema, schema))
 
 
 def _read_columns(path: Place | AnyPath) -> Columns:

@@ -16,11 +16,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bindings.archive.columns import TAKEN, describe_places, find_first_name, find_value, name_within, to_name, to_table
+from bindings.archive.columns import (
+    TAKEN,
+    describe_places,
+    find_first_name,
+    find_value,
+    is_text,
+    is_view,
+    name_within,
+    to_name,
+    to_table,
+)
 from bindings.archive.fields import TABLE, TableBuilder
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import TEXTS_ONLY, Bad
-from bindings.archive.record import SCHEMA, ListBuilder, make_empty_column, sift_rows
+from bindings.archive.record import SCHEMA, UNHELD, ListBuilder, make_empty_column, sift_rows
 from bindings.archive.times import parse_time
 from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.limits import SHORTSTR_BYTES
@@ -36,9 +46,6 @@ LISTS: Final = ("cc", "bcc", "routed_queues")
 
 COPIED: Final = pa.array(["CC", "BCC"])
 """Headers that hold further routing keys."""
-
-UNHELD: Final = (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-"""Exceptions for values that AMQP cannot hold."""
 
 
 class WrongColumn(pa.ArrowInvalid):  # type: ignore[misc]
@@ -67,22 +74,6 @@ def select_columns(names: Sequence[str], places: Mapping[str, str], wanted: Sequ
     return sorted({*tops, *[name for name in LISTS if name in wanted and name in names]})
 
 
-def may_hold(schema: pa.Schema, field: str, name: str) -> bool:
-    """Return whether a column may be taken for a field unasked: of its type, some value can be one."""
-    kind, kinds = schema.field(schema.names.index(name)).type, pa.types
-    if kinds.is_dictionary(kind):
-        kind = kind.value_type
-    if field in ("exchange", "routing_key", "body") or kinds.is_null(kind):
-        return True
-    is_number = bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
-    is_text = _is_text(kind) or _is_view(kind)
-    if field == "timestamp":
-        return is_number or is_text or bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
-    if field == "size":
-        return is_number
-    return is_text or (field != "vhost" and bool(kinds.is_nested(kind)))
-
-
 def describe_columns(schema: pa.Schema, places: Mapping[str, str]) -> str:
     """Return the note of a file of another program: which columns are which fields, and whether headers lost types."""
     plain = all(field == place for field, place in places.items())
@@ -100,7 +91,7 @@ def _has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
     while words and kind is not None and pa.types.is_struct(kind):
         name, words = find_first_name([each.name for each in kind], ".".join(words)) or ("", [])
         kind = kind.field(name).type if name else None
-    return kind is not None and not words and pa.types.is_map(kind) and _is_text(kind.item_type)
+    return kind is not None and not words and pa.types.is_map(kind) and is_text(kind.item_type)
 
 
 def read_foreign(
@@ -181,15 +172,15 @@ def _column_at(batch: pa.RecordBatch, place: str, field: str) -> pa.Array:
         raise WrongColumn(f"there is no column {escape_line(place)}, or there are several")
     name, words = found
     array = batch.column(name)
-    if not _is_text(array.type):  # texts of other programs need not be UTF-8
+    if not is_text(array.type):  # texts of other programs need not be UTF-8
         array.validate(full=True)
     while words:
         inner = [each.name for each in array.type] if pa.types.is_struct(array.type) else []
         if found := find_first_name(inner, ".".join(words)):
             array, words = pc.struct_field(array, [inner.index(found[0])]), found[1]
-        elif pa.types.is_map(array.type) and _is_text(array.type.key_type):
+        elif pa.types.is_map(array.type) and is_text(array.type.key_type):
             array, words = _lookup(array, words)
-        elif _is_text(array.type):
+        elif is_text(array.type):
             return _from_json(_decode(array), ".".join(words), field)
         else:
             text = f"column {escape_line(name)} is of type {array.type}, and has no {'.'.join(words)}"
@@ -233,22 +224,10 @@ def _by_distinct(texts: pa.Array, convert: Callable[[Any], str | None]) -> pa.Ar
     return values.take(coded.indices)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    kinds = pa.types
-    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary)
-    return any(is_kind(kind) for is_kind in tests)
-
-
 def _is_texts(kind: pa.DataType) -> bool:
     """Return whether a column has lists of texts."""
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return is_list and _is_text(kind.value_type)
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+    return is_list and is_text(kind.value_type)
 
 
 def _without_views(schema: pa.Schema) -> pa.Schema:
@@ -258,7 +237,7 @@ def _without_views(schema: pa.Schema) -> pa.Schema:
 def _held(kind: pa.DataType) -> pa.DataType:
     """Return a type with large texts and bytes in place of views, at any depth."""
     kinds = pa.types
-    if _is_view(kind):
+    if is_view(kind):
         return pa.large_string() if kinds.is_string_view(kind) else pa.large_binary()
     if kinds.is_map(kind):
         key, item = (field.with_type(_held(field.type)) for field in (kind.key_field, kind.item_field))
@@ -366,7 +345,7 @@ def _tables(array: pa.Array, name: str) -> HeaderColumns:
                 return _each(array, name)
             return HeaderColumns(table, {}, {})
         return _each(array, name)
-    if _is_text(array.type):
+    if is_text(array.type):
         coded = array.dictionary_encode()
         each = _each(coded.dictionary, name)
         rows = pc.fill_null(coded.indices, len(coded.dictionary))

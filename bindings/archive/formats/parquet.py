@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -21,11 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bindings.archive.columns import explain_missing, find_places, list_schema, resolve_folders
+from bindings.archive.columns import explain_missing, find_schema_places, list_schema, resolve_folders
 from bindings.archive.formats.foreign import (
     WrongColumn,
     describe_columns,
-    may_hold,
     read_foreign,
     select_columns,
     shorten_error,
@@ -88,13 +87,8 @@ class Parquet(Format):
             return True
         if (schema.metadata or {}).get(FORMAT_KEY) == VERSION:  # ours, in a folder with others, needs no mapping
             return "exchange" in schema.names and "routing_key" in schema.names
-        places = self.places(schema, path)
+        places = find_schema_places(schema, self.mapping, path)
         return "exchange" in places and "routing_key" in places
-
-    def places(self, schema: pa.Schema, path: object) -> dict[str, str]:
-        """Return field -> its place among columns of another program."""
-        fits = partial(may_hold, schema)
-        return find_places(schema.names, dict(self.mapping.columns), str(path), fits, partial(list_schema, schema))
 
     def list_columns(self, path: Place) -> Sequence[str]:
         try:
@@ -158,7 +152,7 @@ class Parquet(Format):
             schema = _read_schema(path)
         except UNREADABLE:
             return self.note
-        return describe_columns(schema, self.places(schema, path))
+        return describe_columns(schema, find_schema_places(schema, self.mapping, path))
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return _read(split, columns, self, coded=False)
@@ -214,7 +208,7 @@ def _read_group(
 ) -> Iterator[Item]:
     own = (file.schema_arrow.metadata or {}).get(FORMAT_KEY) == VERSION
     names = file.schema_arrow.names
-    places = {} if own else resolve_folders(form.places(file.schema_arrow, path), names, path)
+    places = {} if own else resolve_folders(find_schema_places(file.schema_arrow, form.mapping, path), names, path)
     if not own and not {"exchange", "routing_key"} <= places.keys():
         raise InputError(f"{path}: {explain_missing(list_schema(file.schema_arrow), dict(form.mapping.columns), path)}")
     stored = [name for name in wanted if name in names] if own else select_columns(names, places, wanted)
