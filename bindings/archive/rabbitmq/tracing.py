@@ -14,7 +14,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from bindings.archive.formats.json_lines import parse_objects, read_lines
+from bindings.archive.formats.json_lines import JsonLines, parse_objects, read_lines
 from bindings.archive.mapped import Mapped
 from bindings.archive.places import AnyPath, Place
 from bindings.archive.rabbitmq import firehose
@@ -30,7 +30,6 @@ from bindings.archive.reading import (
     Split,
     cut_range,
     plan_complete_gzip,
-    plan_complete_lines,
     plan_ranges,
 )  # fmt: skip
 from bindings.archive.record import Rows
@@ -42,11 +41,10 @@ NOTE: Final = "bodies may have been cut by the trace's max_payload_bytes"
 FIELDS: Final = frozenset({"type", "routing_keys", "routed_queues", "payload"})
 
 
-class TracingJson(Format):
+class TracingJson(JsonLines):
     """The format of the plugin's JSON: one entry a line."""
 
     name: ClassVar[str] = "RabbitMQ tracing log, JSON"
-    grows: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.EVERYTHING
     note: ClassVar[str] = NOTE
 
@@ -56,12 +54,6 @@ class TracingJson(Format):
 
     def resembles(self, head: bytes, path: AnyPath) -> bool:
         return any(value.keys() >= FIELDS for value in parse_objects(head.split(b"\n")))
-
-    def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-        return plan_ranges(path, split_bytes)
-
-    def plan_complete(self, path: Place, start: int = 0, split_bytes: int = SPLIT_BYTES) -> CompletePart:
-        return plan_complete_lines(path, start, split_bytes)
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
         return read_lines(split, columns, _add_entry)
