@@ -42,7 +42,7 @@ from exchange.errors import InputError, name_os_errors
 from exchange.partition.python_function import PythonFunction
 from exchange.routing.columns.key_classes import list_words
 from exchange.text.site import HASHSTAR_VERSION
-from exchange.topology.restriction import restrict
+from exchange.topology.graph import TopologyGraph
 from exchange.topology.topology import Topology
 from exchange.values.json_text import parse_leniently
 
@@ -214,7 +214,7 @@ class TallyCache:
         return f"{key}-{hash_parts(repr([self._part(needs.exchanges).fingerprint, *words]).encode())}.tally"
 
     def _take_part(self, exchanges: tuple[str, ...]) -> _Part:
-        part = restrict(self._topology, exchanges)
+        part = _restrict(self._topology, exchanges)
         return _Part(compute_fingerprint(part), [self._numbers[binding] for binding in sort_bindings(part)])
 
 
@@ -283,6 +283,22 @@ def _renumber(tally: Tally, of: Mapping[int, int], fingerprint: str) -> Tally:
         for each in facts.outcomes
     ]
     return replace(tally, topology=fingerprint, facts=OutcomeFacts(outcomes, facts.columns))
+
+
+def _restrict(topology: Topology, exchanges: tuple[str, ...]) -> Topology:
+    """Return the topology with what messages to these exchanges may meet, by bindings and alternates, and all policies.
+
+    Equal restrictions route these messages alike. Names that no exchange has stay so. Dead letters are not looked at.
+    """
+    names = TopologyGraph(topology).graph.downstream([name for name in exchanges if name in topology.exchanges])
+    bindings = [binding for name in sorted(names) for binding in topology.bindings_from(name)]
+    queues = {binding.destination.name for binding in bindings if binding.destination.kind == "queue"}
+    return topology.with_parts(
+        exchanges=[each for name, each in topology.exchanges.items() if name in names],
+        # Messages to the default exchange reach each queue by its name.
+        queues=[each for name, each in topology.queues.items() if "" in names or name in queues],
+        bindings=bindings,
+    )
 
 
 def _has_code(topology: Topology) -> bool:
