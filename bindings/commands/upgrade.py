@@ -15,13 +15,12 @@ from click.core import ParameterSource
 
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import require_pika
-from bindings.checking.rules.table import NEVER, SEVERITIES
+from bindings.checking.rules.table import NEVER, SEVERITIES, Severity
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.files import save_form
 from bindings.sources.open import Source, open_source
-from bindings.upgrading.facts.fact import Severity
 from bindings.upgrading.forms import FORMS
 from bindings.upgrading.live.comparing import LIVE_SECONDS
 from bindings.upgrading.live.fresh_host import DENIABLE

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bindings.sources.language.expectations import Expectation
-from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
+from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES
 from bindings.sources.section import Section
+from exchange.entities.effects import QUEUE_TYPES
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Policy, Queue
 from exchange.entities.profile import Profile
 from exchange.values.field_json import encode_table

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bindings.sources.language.expectations import Expectation
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
-from exchange.entities.part import Part
+from exchange.entities.part import KINDS, Part
 from exchange.topology.topology import Topology
-
-KINDS: Final[Mapping[type, str]] = {Exchange: "exchange", Queue: "queue", Policy: "policy"}
 
 
 class Section(NamedTuple):

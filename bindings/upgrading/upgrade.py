@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from bindings.analysis.crawl import Deadline
-from bindings.checking.rules.table import SEVERITIES
+from bindings.checking.rules.table import SEVERITIES, Severity
 from bindings.diffing.comparison.compare import compare
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS, Diff, diff
@@ -15,7 +15,7 @@ from bindings.diffing.settings.changes import SettingsChange, compare_settings
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.upgrading.facts.crossing import Crossing
-from bindings.upgrading.facts.fact import ALWAYS, Fact, Numbers, Severity, Source
+from bindings.upgrading.facts.fact import ALWAYS, Fact, Numbers, Source
 from bindings.upgrading.facts.table import FACTS
 from bindings.upgrading.live.comparing import Shown
 from bindings.upgrading.releases import Release, SeriesUpgrade, find_steps

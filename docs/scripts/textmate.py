@@ -11,8 +11,9 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
+from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES
 from bindings.sources.language.tokens import KEYWORD_KINDS, load_grammar
+from exchange.entities.effects import QUEUE_TYPES
 from exchange.kinds import KINDS
 from exchange.values.notation import MATCH_MODES, VARIABLE
 

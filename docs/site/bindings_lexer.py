@@ -8,8 +8,9 @@ from pygments.lexer import RegexLexer, words
 from pygments.lexers import _mapping
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
-from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES, QUEUE_TYPES
+from bindings.sources.language.statements import APPLY_TO, BARE_ATTRIBUTES
 from bindings.sources.language.tokens import KEYWORD_KINDS
+from exchange.entities.effects import QUEUE_TYPES
 from exchange.kinds import KINDS
 from exchange.values.notation import MATCH_MODES
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
+from bindings.sources.definitions.entries import DESTINATIONS
 from bindings.sources.formats.format import SourceFile
 from bindings.sources.formats.go_json import encode_as_go
 from bindings.sources.formats.imported import Collector, Imported
@@ -26,7 +27,6 @@ from exchange.values.field_values import FieldTable
 GROUP: Final = "rabbitmq.com"
 VERSION: Final = f"{GROUP}/v1beta1"
 CLUSTER: Final = "rabbitmqClusterReference"
-KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
 MAX_LISTED_CLUSTERS: Final = 5
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 DEFINITIONS: Final = re.compile(r'"(?:exchanges|queues|bindings|policies)"\s*:\s*\[')
@@ -227,9 +227,9 @@ def _read_queue(collector: Collector, spec: DocumentNode) -> None:
 
 def _read_binding(collector: Collector, spec: DocumentNode) -> None:
     kind = spec.text("destinationType")
-    if kind not in KINDS_OF_BINDING:
+    if kind not in DESTINATIONS:
         raise spec.fields()["destinationType"].error(f'{kind!r} is neither "queue" nor "exchange"')
-    destination = Destination(KINDS_OF_BINDING[kind], spec.text("destination"))
+    destination = Destination(DESTINATIONS[kind], spec.text("destination"))
     key, arguments = spec.text("routingKey", ""), _table(spec, "arguments")
     collector.add(_vhost(spec), Binding(spec.text("source", ""), destination, key, arguments), spec)
 

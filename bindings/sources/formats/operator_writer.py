@@ -25,6 +25,7 @@ from bindings.sources.formats.format import (
 from bindings.sources.formats.go_json import find_alterations
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
 from bindings.sources.formats.yaml_text import write_documents
+from exchange.entities.effects import QUEUE_TYPES
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
 from exchange.errors import InputError
@@ -39,7 +40,6 @@ SETTINGS: Final = {"tracing": "tracing", "tags": "tags", "default_queue_type": "
 """Setting of a virtual host in definitions -> field of a Vhost."""
 KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
 """Virtual host -> fields of its object, so that the broker's own virtual host stays when the object goes."""
-QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 ALLOWED: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 """A DNS subdomain of RFC 1123, as Kubernetes defines it."""
 OTHERS: Final = re.compile(r"[^a-z0-9]+")

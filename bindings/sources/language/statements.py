@@ -10,7 +10,7 @@ from bindings.sources.language.expectations import Expectation, Relation
 from bindings.sources.language.syntax import SyntaxNode
 from bindings.sources.language.tokens import Token
 from bindings.sources.language.values import Terms, VariableValue
-from exchange.entities.effects import NAMES, find_meant
+from exchange.entities.effects import NAMES, QUEUE_TYPES, find_meant
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Destination, Exchange, Policy, Queue
 from exchange.errors import HashstarError, PatternError, TextError
 from exchange.limits import INTEGER_DIGITS
@@ -21,7 +21,6 @@ from exchange.values.field_json import decode_table
 from exchange.values.field_values import EMPTY, FieldTable
 from exchange.values.notation import MATCH_MODES, VARIABLE
 
-QUEUE_TYPES: Final = ("classic", "quorum", "stream")
 APPLY_TO: Final = ("all", "exchanges", "queues", "classic_queues", "quorum_queues", "streams")
 DURABILITY: Final = {"durable": True, "transient": False}
 LONGEST_RANGE: Final = 100_000

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
+from bindings.checking.rules.table import Severity
 from bindings.upgrading.facts.crossing import Crossing, Seen
 from bindings.upgrading.releases import Release
 from exchange.entities.part import Part
 from exchange.entities.releases import LIVE, find_row
 
-Severity = Literal["note", "warning", "error"]
 Evidence = Literal["trial", "observed", "release notes", "source"]
 """How a fact is known; ``trial`` for one that the tests ask of live brokers, of as many releases as can be had."""
 Source = Literal["live brokers", "observed", "release notes", "source"]

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from bindings.upgrading.facts.fact import Severity
+from bindings.checking.rules.table import Severity
 from bindings.upgrading.forms.sections import Section, list_sections
 from bindings.upgrading.forms.words import TITLES, Row, clip_lines
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade

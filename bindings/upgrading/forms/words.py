@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bindings.checking.rules.table import Severity
 from bindings.diffing.forms.text import format_meaning, format_settings
 from bindings.diffing.planning.step import describe_part
 from bindings.diffing.words import describe_fields
 from bindings.upgrading.facts import nodes
-from bindings.upgrading.facts.fact import Fact, Numbers, Severity, Source
+from bindings.upgrading.facts.fact import Fact, Numbers, Source
 from bindings.upgrading.releases import Release
 from bindings.upgrading.transform.transformation import TransformedPart
 from bindings.upgrading.upgrade import Sighting, Transformed, Upgrade

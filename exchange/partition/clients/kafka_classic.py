@@ -29,6 +29,7 @@ from exchange.partition.hashing.java import (
 from exchange.partition.hashing.keys import describe_key, resolve_key_type, serialize_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
+from exchange.text.java_numbers import BLANK
 from exchange.values.field_values import Typed
 
 
@@ -75,8 +76,6 @@ class RandomOfAll(Partitioner):
 INTEGER: Final = re.compile("[+-]?[0-9]{1,20}")
 DECIMAL: Final = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
 """The decimal forms of ``Double.valueOf``; it also takes hexadecimal ones."""
-BLANKS: Final = "".join(map(chr, range(33)))
-"""The characters that ``String.trim`` removes."""
 TINY, HUGE = 1e-46, 1e39
 """Bounds beyond which a number of 32 bits is 0 or infinite."""
 GREATEST, INFINITE = 0x7F7F_FFFF, 0x7F80_0000
@@ -111,7 +110,7 @@ def _read_decimal(key: Key, wanted: str) -> str:
     """Return the text of a decimal number, without a letter for its type."""
     if isinstance(key, (int, float)) and not isinstance(key, bool):
         return repr(key)
-    text = _text(key, wanted).strip(BLANKS)
+    text = _text(key, wanted).strip(BLANK)
     number = DECIMAL.fullmatch(text)
     if number is None:
         raise InputError(f"{describe_key(text)} is no decimal number: Java throws NumberFormatException")

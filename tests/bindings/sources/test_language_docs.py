@@ -9,9 +9,10 @@ import pytest
 
 from bindings.sources.document import Document
 from bindings.sources.language.formatter import format_text
-from bindings.sources.language.statements import APPLY_TO, QUEUE_TYPES
+from bindings.sources.language.statements import APPLY_TO
 from bindings.sources.language.values import TYPES
 from exchange import Router
+from exchange.entities.effects import QUEUE_TYPES
 from exchange.values.notation import KEYWORDS, MATCH_MODES
 from tests.test_readme import run_line
 

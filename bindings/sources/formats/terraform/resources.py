@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from bindings.sources.definitions.entries import DESTINATIONS
 from bindings.sources.formats.go_json import encode_as_go
 from bindings.sources.formats.imported import Collector
 from bindings.sources.formats.nodes import DocumentNode, parse_json_node
@@ -28,7 +29,6 @@ MOVERS: Final = frozenset({"rabbitmq_federation_upstream", "rabbitmq_shovel"})
 """Types of resources that move messages, and change no route: in definitions they are parameters."""
 INTEGER: Final = re.compile(r"[-+]?[0-9]{1,19}")
 """What Go's ``strconv.ParseInt`` reads, but for the limits of 64 bits."""
-KINDS_OF_BINDING: Final[Mapping[str, Literal["queue", "exchange"]]] = {"queue": "queue", "exchange": "exchange"}
 
 
 def read_resource(collector: Collector, kind: str, address: str, node: DocumentNode) -> None:
@@ -130,9 +130,9 @@ def _read_queue(collector: Collector, node: DocumentNode) -> None:
 
 def _read_binding(collector: Collector, node: DocumentNode) -> None:
     kind = _text(node, "destination_type")
-    if kind not in KINDS_OF_BINDING:
+    if kind not in DESTINATIONS:
         raise node.fields()["destination_type"].error(f'{kind!r} is neither "queue" nor "exchange"')
-    destination = Destination(KINDS_OF_BINDING[kind], _text(node, "destination"))
+    destination = Destination(DESTINATIONS[kind], _text(node, "destination"))
     key, arguments = _text(node, "routing_key", ""), _arguments(node)
     collector.add(_text(node, "vhost"), Binding(_text(node, "source"), destination, key, arguments), node)
 
