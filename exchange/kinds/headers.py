@@ -22,7 +22,8 @@ from exchange.patterns.conjunctions import PRESENT, Conjunctions
 from exchange.values.erlang_terms import show_field
 from exchange.values.field_values import INTEGER_TYPES, resolve_type
 from exchange.values.message import Message
-from exchange.values.notation import MATCH_MODES
+
+MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 NUMBERS: Final = INTEGER_TYPES | {"float", "double", "timestamp"}
 """Types of values that releases compare in different ways."""
@@ -120,7 +121,7 @@ class HeadersExchange(Kind):
         expected = "expected all, any, all-with-x, or any-with-x"
         if kind != "longstr":
             raise PreconditionFailed(f"Invalid x-match field type {kind} (value {show_field(value)}); expected longstr")
-        if value.decode("utf-8", "replace") not in MATCH_MODES:
+        if value.decode("utf-8", "replace") not in MODES:
             raise PreconditionFailed(f"Invalid x-match field value {show_field(value)}; {expected}")
 
 
@@ -128,7 +129,7 @@ def match_mode(binding: Binding) -> str:
     """Return ``all``, ``any``, ``all-with-x`` or ``any-with-x``: ``all`` if x-match is absent or anything else."""
     kind, value = resolve_type(binding.arguments.get("x-match", "all"))
     mode = value.decode("utf-8", "replace") if kind == "longstr" else "all"
-    return mode if mode in MATCH_MODES else "all"
+    return mode if mode in MODES else "all"
 
 
 def list_conditions(binding: Binding, profile: Profile) -> tuple[tuple[str, Hashable], ...]:
