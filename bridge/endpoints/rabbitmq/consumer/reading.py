@@ -274,6 +274,8 @@ class RabbitmqSource(Source):
             connection.lose(Disconnected(explain_refusal(error, self._title)))
         except Disconnected as error:
             connection.lose(error)
+        else:  # what was settled meanwhile waits for this: the consumer may have all that it gets until then
+            asyncio.get_running_loop().call_soon(self._ack)
         finally:
             self._changing = None
             if self._is_ending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from bindings.testing.server import AmqpServer
 from bridge.endpoint import Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.connection import Channel
 from bridge.endpoints.rabbitmq.consumer import reading
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
@@ -170,6 +171,40 @@ async def test_a_queue_that_has_another_limit_at_the_next_connection_is_read_by_
         await until(partial(has_arrived, source, size))
         assert len(await source.read(1_000)) == size
         await source.close()
+
+
+def answer_late(call: Callable[..., Awaitable[Any]], turns: int) -> Callable[..., Awaitable[Any]]:
+    """Return the same, which returns these turns of the loop later."""
+
+    async def delayed(*arguments: Any, **named: Any) -> Any:
+        answer = await call(*arguments, **named)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return answer
+
+    return delayed
+
+
+@pytest.mark.parametrize("turns", [0, 20, 1_000])
+@on_a_loop
+async def test_what_is_settled_while_the_prefetch_changes_is_acknowledged_after_it(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The answer to a new consumer, or to the end of one, may be seen later than messages that came behind it."""
+    fill(channel, 3)
+    know(monkeypatch, QueueFacts("quorum", 3))
+    for name in ("consume", "cancel"):
+        monkeypatch.setattr(Channel, name, answer_late(getattr(Channel, name), turns))
+    source = make_source(server, prefetch=10)
+    await source.open()
+    found: list[int] = []
+    while len(found) < COUNT:
+        deliveries = await asyncio.wait_for(source.read(1_000), find_limit())
+        found += [int(each.message.body) for each in deliveries]
+        source.settle(deliveries[-1])
+    await source.close()
+    assert found == list(range(COUNT))
+    assert not server.messages("q")
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 15])
