@@ -92,7 +92,7 @@ class GroupMember:
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
     async def expect(self, topics: Sequence[str]) -> None:
-        """Set the topics that exist of those to read. Raises KafkaException, TimeoutError."""
+        """Set the topics that exist of those to read. Raises KafkaException, Disconnected."""
         await self._remade.expect(topics)
 
     def join(self, topics: Sequence[str]) -> None:

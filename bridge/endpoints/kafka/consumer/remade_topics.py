@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
+from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import LOG
 from bridge.endpoints.kafka.cluster.health import PATIENCE
@@ -81,10 +82,13 @@ class RemadeTopics:
 
         To be called before the consumer knows any topic: of one that is made anew then, and before the first look, it
         would know the old id and stand still, and the new id would count as the one that it knows. Raises
-        KafkaException or TimeoutError where the brokers may answer another time.
+        KafkaException, and Disconnected where the brokers do not answer.
         """
         self._wanted = topics
-        ids = await self._calls.call(partial(self._asker.fetch_ids, topics))
+        try:
+            ids = await self._calls.call(partial(self._asker.fetch_ids, topics))
+        except TimeoutError:
+            raise Disconnected(UNANSWERED) from None
         self._first = {topic: known for topic, known in ids.items() if known}
 
     def end(self) -> None:
@@ -112,8 +116,6 @@ class RemadeTopics:
     async def keep_looking(self) -> None:
         """Look at new partitions at once, and at all from time to time, until cancelled."""
         asker, lanes = self._asker, self._assignment.lanes
-        # Now, as it takes half a second until a new consumer has a coordinator.
-        await self._calls.call(asker.connect)
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):

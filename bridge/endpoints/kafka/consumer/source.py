@@ -212,8 +212,6 @@ class KafkaSource(Source):
             member.join(self._topics)
         except KafkaException as error:
             raise await call_aside(partial(reasons.explain, error)) from None
-        except TimeoutError:
-            raise Disconnected("the brokers do not say what ids the topics have") from None
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT
