@@ -83,9 +83,10 @@ def run_groups(
 
 
 def _start() -> subprocess.Popen[bytes]:
+    """Start a process in a process group of its own: Ctrl-C is for the one that began it, which ends it."""
     return subprocess.Popen(  # noqa: S603  this very module
         build_command("bindings.auditing.local.workers"),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=build_environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=build_environment(),
     )  # fmt: skip
 
 
@@ -122,8 +123,6 @@ def _send(stream: IO[bytes], value: object) -> None:
 
 def main() -> None:
     """Count the groups that come on standard input, until it ends."""
-    # Ctrl-C comes to all processes of a terminal; the one that began this one ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a library prints must not come between answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -157,7 +157,7 @@ def test_a_script_without_a_guard_and_a_folder_with_names_of_modules_change_noth
 
 @pytest.mark.process
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
-def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
+def test_an_interrupt_ends_all_processes_and_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "t.bindings").write_text('queue q\namq.topic -> q: "a"\n')
     (tmp_path / "archive").mkdir()
     for number in range(4):
@@ -168,21 +168,29 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
     running = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "t.bindings"), str(tmp_path / "archive")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     with running:
         assert running.stdout is not None
+        assert running.stderr is not None
         assert running.stdout.readline() == "began\n"
-        wait_until(lambda: len(_members_of(running.pid)) == 3)
+        # At once: the processes have not imported anything yet.
+        counting = wait_until(lambda: found if len(found := _children_of(running.pid)) == 2 else None)
         os.killpg(running.pid, signal.SIGINT)
+        assert running.stderr.read().count("Traceback") == 1
         assert running.wait(find_limit()) != 0
-        wait_until(lambda: not _members_of(running.pid))
+        wait_until(lambda: not counting & _find_processes().keys())
 
 
-def _members_of(group: int) -> list[str]:
-    """Return the processes of a group that run."""
-    found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if line.split()[0] == str(group) and "Z" not in line.split()[1]]
+def _children_of(parent: int) -> set[int]:
+    return {process for process, of in _find_processes().items() if of == parent}
+
+
+def _find_processes() -> dict[int, int]:
+    """Return the processes that run, each with the one that began it."""
+    found = subprocess.run(["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in found.splitlines()]
+    return {int(process): int(parent) for process, parent, state in rows if "Z" not in state}
 
 
 def test_the_number_of_processes_is_that_of_cores_or_what_was_asked_for(
