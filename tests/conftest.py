@@ -29,7 +29,7 @@ pytest.register_assert_rewrite("tests.support.bridge.behaviour", "tests.support.
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers.TIERS, default="all", help="Which tests run, and with how many examples.")
     parser.addoption("--limit-cpu", action="store_true", help="Fail tests that are too costly for the tier quick.")
-    parser.addoption("--leaves", default="all", help="Parts whose tests run whole: all, none, or names.")
+    parser.addoption("--parts", default="all", help="Parts whose tests run whole: all, none, or names.")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +52,7 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.mark(items)
-    items[:], left = tiers.select(items, config.getoption("tier"), tiers.parse_leaves(config.getoption("leaves")))
+    items[:], left = tiers.select(items, config.getoption("tier"), tiers.parse_parts(config.getoption("parts")))
     tiers.order(items, is_shared=hasattr(config, "workerinput"))
     if left:
         config.hook.pytest_deselected(items=left)

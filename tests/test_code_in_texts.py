@@ -47,7 +47,7 @@ DOTTED: Final = re.compile(rf"{OURS}(?:\.\w+)+(?::\w+)?")
 PASSED_OVER: Final = {
     "docs/decisions/0020-public-names-are-no-modules.md": "says what was there before",
     "tests/test_code_in_texts.py": "its own examples",
-    "tests/test_leaves.py": "packages that it makes up",
+    "tests/test_parts.py": "packages that it makes up",
 }
 """File -> why the modules that it names need not be there."""
 NO_CODE: Final = ("exchange.dispatch.deliveries", "tests.recorders.NAME")

@@ -1,7 +1,7 @@
 """The table of complete runs in ``docs/measured.md``: when, of which commit, and what was measured.
 
-`tests.night` writes a row when all has passed, CI when all leaves ran whole. CI compares files with those of the last
-one (`tests.support.leaves`).
+`tests.night` writes a row when all has passed, CI when all parts ran whole. CI compares files with those of the last
+one (`tests.support.parts`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROW: Final = re.compile(r"^\| (\d{4}-\d\d-\d\d) \| `([0-9a-f]{8,40})` \| ([^|\n]
 
 
 class CompleteRun(NamedTuple):
-    """A run of everything, or of all leaves, in which all has passed."""
+    """A run of everything, or of all parts, in which all has passed."""
 
     date: str
     commit: str

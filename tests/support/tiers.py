@@ -12,7 +12,7 @@ tier        what it runs                                                        
 What a test needs is a mark: `live` (a server), `spark`, `browser` and `process` (programs of its own, and slow). Tests
 that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks one of a kind that always runs: in
 `quick` if it needs neither server nor browser, and else with the tests of a part that has not changed
-(`tests.support.leaves`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time. What takes
+(`tests.support.parts`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time. What takes
 more is named at the end, and fails where it runs with ``--limit-cpu``, as it does in CI, alone: beside other work, the
 same test takes several times as long.
 A loop of `scale` cases that is no property of Hypothesis runs in full in `all` and `night` only.
@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, cast, get_args
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.leaves.table import ALL, find_leaf
+from tests.support.parts.table import PARTS, find_part
 from tests.support.waiting import find_slowness
 
 Tier = Literal["quick", "rest", "all", "night"]
@@ -70,13 +70,13 @@ def choose(tier: Tier) -> None:
     settings.load_profile("tier")
 
 
-def parse_leaves(value: str) -> frozenset[str] | None:
-    """Parse the names of parts that run whole, as `tests.support.leaves` prints them; None is all of them."""
+def parse_parts(value: str) -> frozenset[str] | None:
+    """Parse the names of parts that run whole, as `tests.support.parts` prints them; None is all of them."""
     if value == "all":
         return None
     names = frozenset(value.split(",")) - {"none"}
-    if unknown := names - {leaf.name for leaf in ALL}:
-        raise pytest.UsageError(f"--leaves: there is no {', '.join(sorted(unknown))}")
+    if unknown := names - {part.name for part in PARTS}:
+        raise pytest.UsageError(f"--parts: there is no {', '.join(sorted(unknown))}")
     return names
 
 
@@ -157,12 +157,12 @@ def _runs(item: pytest.Item, tier: Tier, whole: frozenset[str] | None) -> bool:
     is_quick = not needed or (is_smoke and not ALONE & needed)
     if tier == "quick":
         return is_quick
-    if whole is not None and (leaf := _find_leaf(_module_of(item))) and leaf.name not in whole:
+    if whole is not None and (part := _find_part(_module_of(item))) and part.name not in whole:
         return is_smoke and (tier != "rest" or not is_quick)
     return tier != "rest" or not is_quick or _is_property(item)
 
 
-_find_leaf = cache(find_leaf)
+_find_part = cache(find_part)
 """As it is; files have many tests."""
 
 

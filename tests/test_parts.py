@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from tests.support.git import commit, git, make_repository, needs_git
 from tests.support.inner_runs import run_each
-from tests.support.leaves import __main__ as program
-from tests.support.leaves.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
-from tests.support.leaves.choice import PRODUCT, Parts, find_parts, find_reasons, owns
-from tests.support.leaves.graph import Graph, read_graph
-from tests.support.leaves.table import ALL, LEAVES, Leaf, find_leaf
 from tests.support.measured import read_complete_runs
+from tests.support.parts import __main__ as program
+from tests.support.parts.changes import VARIABLE, Proof, find_changes, find_proof, keep_proofs
+from tests.support.parts.choice import PRODUCT, Contents, find_contents, find_reasons, owns
+from tests.support.parts.graph import Graph, read_graph
+from tests.support.parts.table import LEAVES, PARTS, Part, find_part
 from tests.support.tiers import examples
 
 TOP = Path(__file__).parents[1]
-LEAF = Leaf("leaf", ("bindings.leaf",), ("tests/bindings/leaf",))
+LEAF = Part("leaf", ("bindings.leaf",), ("tests/bindings/leaf",))
 TREE = {
     "exchange/__init__.py": "from exchange.far import public",
     "exchange/errors.py": "",
@@ -75,13 +75,13 @@ def _tree() -> None:
 
 
 @cache
-def parts_of(leaf: Leaf) -> Parts:
-    return find_parts(leaf, read_graph(TOP))
+def contents_of(part: Part) -> Contents:
+    return find_contents(part, read_graph(TOP))
 
 
 def reasons(path: str) -> list[str]:
     graph = Graph(TREE)
-    return find_reasons(find_parts(LEAF, graph), graph, [path])
+    return find_reasons(find_contents(LEAF, graph), graph, [path])
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def reasons(path: str) -> list[str]:
         ("something/new.txt", "all tests may depend on it"),
     ],
 )  # fmt: skip
-def test_what_a_leaf_is_made_of_selects_it(path: str, reason: str) -> None:
+def test_what_a_part_is_made_of_selects_it(path: str, reason: str) -> None:
     assert reasons(path) == [f"{path} ({reason})"]
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        # Public names are not followed, nor what tests import of the product beside the leaf.
+        # Public names are not followed, nor what tests import of the product beside the part.
         "exchange/far.py", "bindings/other.py", "bindings/shapes/square.py",
         "docs/findings/leaf.md", "tests/golden/kafka-folder-1.json", "tests/support/stranger.py",
         "tests/bindings/test_core.py", "examples/leaf/run.py", "docs/other.md",
@@ -137,18 +137,18 @@ def test_nothing_else_does(path: str) -> None:
 
 @examples(100)
 @given(st.integers(0, 2**32))
-def test_a_leaf_is_selected_by_all_that_it_reaches_and_by_nothing_else(seed: int) -> None:
+def test_a_part_is_selected_by_all_that_it_reaches_and_by_nothing_else(seed: int) -> None:
     """The oracle: pairs that are joined until no pair is new."""
     random = Random(seed)
     count = random.randint(1, 8)
     pairs = {(random.randrange(count), random.randrange(count)) for _ in range(random.randrange(2 * count + 1))}
     texts = {f"bindings/m{n}.py": "\n".join(f"import bindings.m{b}" for a, b in pairs if a == n) for n in range(count)}
     graph = Graph(texts)
-    parts = find_parts(Leaf("leaf", ("bindings.m0",), ()), graph)
+    contents = find_contents(Part("leaf", ("bindings.m0",), ()), graph)
     reached = {(n, n) for n in range(count)} | pairs
     while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
         reached |= more
-    selecting = {n for n in range(count) if find_reasons(parts, graph, [f"bindings/m{n}.py"])}
+    selecting = {n for n in range(count) if find_reasons(contents, graph, [f"bindings/m{n}.py"])}
     assert selecting == {b for a, b in reached if a == 0}
 
 
@@ -159,37 +159,37 @@ def test_what_grimp_finds_is_in_each_leaf() -> None:
     for leaf in LEAVES:
         own = {name for package in leaf.packages for name in read_graph(TOP).find_members(package)}
         found = own.union(*(graph.find_upstream_modules(name, as_package=True) for name in leaf.packages))
-        assert not found - set(PRODUCT) - parts_of(leaf).product.keys(), leaf.name
+        assert not found - set(PRODUCT) - contents_of(leaf).product.keys(), leaf.name
 
 
-def own_tests(leaf: Leaf) -> list[Path]:
+def own_tests(part: Part) -> list[Path]:
     return [
-        path for name in leaf.folders for path in (TOP / name).rglob("test_*.py") if owns(leaf, path.relative_to(TOP))
+        path for name in part.folders for path in (TOP / name).rglob("test_*.py") if owns(part, path.relative_to(TOP))
     ]
 
 
 def test_what_parts_are_made_of_is_in_the_tree() -> None:
     wrong = [
-        *(f"{leaf.name}: {name}" for leaf in ALL for name in leaf.packages if name not in read_graph(TOP).paths),
-        *(f"{leaf.name}: {name}" for leaf in ALL for name in leaf.folders if not [*(TOP / name).glob("test_*.py")]),
+        *(f"{part.name}: {name}" for part in PARTS for name in part.packages if name not in read_graph(TOP).paths),
+        *(f"{part.name}: {name}" for part in PARTS for name in part.folders if not [*(TOP / name).glob("test_*.py")]),
     ]
     assert wrong == ["bindings: tests/bindings"] * (not [*(TOP / "tests/bindings").glob("test_*.py")])
 
 
-@pytest.mark.parametrize("leaf", ALL, ids=[leaf.name for leaf in ALL])
-def test_a_test_of_a_part_selects_it_and_those_whose_tests_import_it(leaf: Leaf) -> None:
+@pytest.mark.parametrize("part", PARTS, ids=[part.name for part in PARTS])
+def test_a_test_of_a_part_selects_it_and_those_whose_tests_import_it(part: Part) -> None:
     """Those at the top look at all tests."""
     graph = read_graph(TOP)
-    others = [each for each in ALL if each.name != "top"]
-    for path in (path.relative_to(TOP).as_posix() for path in own_tests(leaf)[:20]):
+    others = [each for each in PARTS if each.name != "top"]
+    for path in (path.relative_to(TOP).as_posix() for path in own_tests(part)[:20]):
         module = path.removesuffix(".py").replace("/", ".")
-        selected = {each.name for each in others if find_reasons(parts_of(each), graph, [path])}
-        assert selected == {each.name for each in others if each is leaf or module in parts_of(each).around}
+        selected = {each.name for each in others if find_reasons(contents_of(each), graph, [path])}
+        assert selected == {each.name for each in others if each is part or module in contents_of(each).around}
 
 
 def test_each_test_belongs_to_one_part() -> None:
     for path in (path.relative_to(TOP) for path in (TOP / "tests").rglob("test_*.py")):
-        assert [leaf for leaf in ALL if owns(leaf, path)] == [find_leaf(path)]
+        assert [part for part in PARTS if owns(part, path)] == [find_part(path)]
 
 
 def test_tests_of_a_leaf_are_in_its_folder_alone() -> None:
@@ -215,9 +215,9 @@ def read_marks(path: Path) -> list[set[str]]:
     ]
 
 
-@pytest.mark.parametrize("leaf", ALL, ids=[leaf.name for leaf in ALL])
-def test_each_part_has_a_smoke_test_and_a_live_one_if_it_has_live_tests(leaf: Leaf) -> None:
-    marks = [each for path in own_tests(leaf) for each in read_marks(path)]
+@pytest.mark.parametrize("part", PARTS, ids=[part.name for part in PARTS])
+def test_each_part_has_a_smoke_test_and_a_live_one_if_it_has_live_tests(part: Part) -> None:
+    marks = [each for path in own_tests(part) for each in read_marks(path)]
     assert any("smoke" in each for each in marks)
     assert any({"smoke", "live"} <= each for each in marks) == any("live" in each for each in marks)
 
@@ -252,7 +252,7 @@ def test_a_part_that_is_not_whole_runs_its_smoke_tests(tmp_path: Path) -> None:
     expected = {
         "all": (whole, whole), "none": (smoke, smoke), "upgrade,serve": (whole, smoke), "bindings": (smoke, whole)
     }  # fmt: skip
-    printed = run_each(tmp_path, tests, {name: ["--tier=rest", f"--leaves={name}"] for name in expected})
+    printed = run_each(tmp_path, tests, {name: ["--tier=rest", f"--parts={name}"] for name in expected})
     for name, ran in expected.items():
         passed = set(re.findall(r"^PASSED .*tests/bindings/(\w+)/.*::test_(\w+)", printed[name], flags=re.MULTILINE))
         for folder, tests_of_it in zip(("serve", "check"), ran, strict=True):
@@ -326,18 +326,18 @@ def program_there(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def find_proved(top: Path) -> set[str]:
-    return {leaf.name for leaf in ALL if isinstance(find_proof(top, leaf.name), Proof)}
+    return {part.name for part in PARTS if isinstance(find_proof(top, part.name), Proof)}
 
 
 @pytest.mark.parametrize(
     ("whole", "figures"),
-    [(",".join(leaf.name for leaf in ALL), "every part"), ("serve,kafka", "serve, kafka"), ("none", None)],
+    [(",".join(part.name for part in PARTS), "every part"), ("serve,kafka", "serve, kafka"), ("none", None)],
 )
 def test_a_run_that_passes_proves_every_part_and_adds_a_row(
     repository: Path, tmp_path: Path, program_there: str, whole: str, figures: str | None
 ) -> None:
     program.main(["prove", whole, "1234"])
-    assert find_proved(repository) == {leaf.name for leaf in ALL}
+    assert find_proved(repository) == {part.name for part in PARTS}
     rows = read_complete_runs(repository)
     assert (repository / "docs/measured.md").read_text().endswith("| 9 |\n")
     assert [row.commit for row in rows] == [program_there[:12]] * (figures is not None)
@@ -370,8 +370,8 @@ def test_a_clone_without_the_proof_runs_all_parts_whole(
     monkeypatch.setenv(VARIABLE, "none")
     program.main([])
     out, err = capsys.readouterr()
-    assert out.strip().split(",") == [leaf.name for leaf in ALL]
-    assert err.count(f"whole: {VARIABLE} is none, which is no commit here") == len(ALL)
+    assert out.strip().split(",") == [part.name for part in PARTS]
+    assert err.count(f"whole: {VARIABLE} is none, which is no commit here") == len(PARTS)
 
 
 def test_without_changes_no_part_is_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

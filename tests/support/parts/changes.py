@@ -1,10 +1,10 @@
-"""Which files have changed since a leaf was last proved.
+"""Which files have changed since a part was last proved.
 
-A proof is a run of all tests of a leaf that passed. Proofs are known from, in this order:
+A proof is a run of all tests of a part that passed. Proofs are known from, in this order:
 
 - the environment variable `HASHSTAR_PROVED`: a commit, or ``none``;
-- ``proved.json`` in the folder `HASHSTAR_CACHE`: what CI has proved on this machine, leaf by leaf;
-- the last row of ``docs/measured.md``, which a night or a run of CI of all leaves adds: a new machine has it, too.
+- ``proved.json`` in the folder `HASHSTAR_CACHE`: what CI has proved on this machine, part by part;
+- the last row of ``docs/measured.md``, which a night or a run of CI of all parts adds: a new machine has it, too.
 
 A commit that this clone does not have proves nothing.
 """
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.support.leaves.table import find_leaf
 from tests.support.measured import PAGE, read_complete_runs
+from tests.support.parts.table import find_part
 
 VARIABLE: Final = "HASHSTAR_PROVED"
 STYLE: Final = ("importlinter", "ruff", "mypy")
@@ -29,17 +29,17 @@ STYLE: Final = ("importlinter", "ruff", "mypy")
 
 
 class Proof(NamedTuple):
-    """A commit at which the tests of a leaf have passed, and who says so."""
+    """A commit at which the tests of a part have passed, and who says so."""
 
     commit: str
     origin: str
 
 
-def find_proof(top: Path, leaf: str, environ: Mapping[str, str] = os.environ) -> Proof | str:
-    """Return the last proof of a leaf, or why there is none."""
+def find_proof(top: Path, part: str, environ: Mapping[str, str] = os.environ) -> Proof | str:
+    """Return the last proof of a part, or why there is none."""
     if named := environ.get(VARIABLE):
         return _known(top, named, VARIABLE) or f"{VARIABLE} is {named}, which is no commit here"
-    if (commit := _read_kept(environ).get(leaf)) and (proof := _known(top, commit, "CI on this machine")):
+    if (commit := _read_kept(environ).get(part)) and (proof := _known(top, commit, "CI on this machine")):
         return proof
     for run in reversed(read_complete_runs(top)):
         if proof := _known(top, run.commit, f"docs/measured.md, {run.date}"):
@@ -59,15 +59,15 @@ def find_changes(top: Path, commit: str) -> frozenset[str]:
     return frozenset(paths)
 
 
-def keep_proofs(top: Path, leaves: list[str], environ: Mapping[str, str] = os.environ) -> str | None:
-    """Note in `HASHSTAR_CACHE` that these leaves are proved at the commit that is checked out, and return that.
+def keep_proofs(top: Path, parts: list[str], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Note in `HASHSTAR_CACHE` that these parts are proved at the commit that is checked out, and return that.
 
     Nothing is noted, and None returned, if there are other files than those of the commit.
     """
     if _git(top, "status", "--porcelain"):
         return None
     commit = _git(top, "rev-parse", "HEAD").strip()
-    kept = {**_read_kept(environ), **dict.fromkeys(leaves, commit)}
+    kept = {**_read_kept(environ), **dict.fromkeys(parts, commit)}
     _kept_file(environ).write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return commit
 
@@ -82,7 +82,7 @@ def find_failing(files: Iterable[Path]) -> frozenset[str] | None:
         outcome: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
         if outcome.get("exit") not in {0, 1}:
             return None
-        parts = [find_leaf(str(each["test"]).partition("::")[0]) for each in outcome["failures"]]
+        parts = [find_part(str(each["test"]).partition("::")[0]) for each in outcome["failures"]]
         failing.update(part.name for part in parts if part is not None)
     return frozenset(failing)
 
@@ -114,7 +114,7 @@ def _read_project(text: str) -> dict[str, Any]:
 def _git(top: Path, *arguments: str) -> str:
     done = _run(top, *arguments)
     if done.returncode:
-        raise SystemExit(f"leaves: git {arguments[0]}: {done.stderr.strip()}")
+        raise SystemExit(f"parts: git {arguments[0]}: {done.stderr.strip()}")
     return done.stdout
 
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.leaves.changes import find_changes, find_failing, find_proof, keep_proofs
-from tests.support.leaves.choice import find_parts, find_reasons
-from tests.support.leaves.graph import read_graph
-from tests.support.leaves.table import ALL
 from tests.support.measured import PAGE, CompleteRun, add_complete_run
+from tests.support.parts.changes import find_changes, find_failing, find_proof, keep_proofs
+from tests.support.parts.choice import find_contents, find_reasons
+from tests.support.parts.graph import read_graph
+from tests.support.parts.table import PARTS
 
 TOP: Final = Path(__file__).parents[3]
 SHOWN: Final = 3
@@ -31,20 +31,20 @@ def main(arguments: Sequence[str]) -> None:
         return
     graph = read_graph(TOP)
     whole = []
-    for leaf in ALL:
-        proof = find_proof(TOP, leaf.name)
+    for part in PARTS:
+        proof = find_proof(TOP, part.name)
         if isinstance(proof, str):
-            whole.append(leaf.name)
-            _say(f"{leaf.name}: whole: {proof}")
+            whole.append(part.name)
+            _say(f"{part.name}: whole: {proof}")
             continue
-        parts = find_parts(leaf, graph)
+        contents = find_contents(part, graph)
         since = f"since {proof.commit[:8]} ({proof.origin})"
-        if not (reasons := find_reasons(parts, graph, find_changes(TOP, proof.commit))):
-            count = len(parts.product) + len(parts.around)
-            _say(f"{leaf.name}: smoke tests: nothing of the {count} modules that it is made of has changed {since}")
+        if not (reasons := find_reasons(contents, graph, find_changes(TOP, proof.commit))):
+            count = len(contents.product) + len(contents.around)
+            _say(f"{part.name}: smoke tests: nothing of the {count} modules that it is made of has changed {since}")
             continue
-        whole.append(leaf.name)
-        _say(f"{leaf.name}: whole: {len(reasons)} files of it have changed {since}:")
+        whole.append(part.name)
+        _say(f"{part.name}: whole: {len(reasons)} files of it have changed {since}:")
         for reason in reasons[:SHOWN]:
             _say(f"    {reason}")
     print(",".join(whole) or "none")
@@ -57,15 +57,15 @@ def _prove(whole: Sequence[str], seconds: int, outcomes: Sequence[Path]) -> None
         if proved and keep_proofs(TOP, proved) is not None:
             _say(f"have passed, and need not run again: {', '.join(proved)}")
         return
-    commit = keep_proofs(TOP, [leaf.name for leaf in ALL])
+    commit = keep_proofs(TOP, [part.name for part in PARTS])
     if commit is not None and whole:
-        figures = "CI with every part whole" if len(whole) == len(ALL) else f"CI with {', '.join(whole)} whole"
+        figures = "CI with every part whole" if len(whole) == len(PARTS) else f"CI with {', '.join(whole)} whole"
         add_complete_run(TOP, CompleteRun.of_today(commit, f"{figures}, in {seconds:,} s; no night"))
         _say(f"all has passed: a row was added to {PAGE}: commit it, and other machines know")
 
 
 def _say(text: str) -> None:
-    print(f"leaves: {text}", file=sys.stderr)
+    print(f"parts: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":
