@@ -97,6 +97,7 @@ def reasons(path: str) -> list[str]:
         ("bindings/named.py", "bindings.leaf.main -> bindings.named"),
         ("bindings/shapes/round.py", "bindings.leaf.main -> bindings.shapes -> bindings.shapes.round"),
         ("bindings/shapes/page.css", "bindings.leaf.main -> bindings.shapes -> page.css"),
+        ("bindings/leaflet/page.js", "bindings.leaf -> bindings -> page.js"),
         ("bindings/leaf/was_removed.py", "bindings.leaf -> was_removed.py"),
         ("tests/bindings/leaf/test_leaf_live.py", "a test of it"),
         ("tests/bindings/leaf/data/answers.json", "a test of it"),

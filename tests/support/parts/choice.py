@@ -113,7 +113,7 @@ def _find_neighbour(contents: Contents, graph: Graph, file: PurePath) -> str | N
 
 
 def _is_in(folder: PurePath, packages: Iterable[str]) -> bool:
-    return any(folder.as_posix().startswith(package.replace(".", "/")) for package in packages)
+    return any(folder.is_relative_to(package.replace(".", "/")) for package in packages)
 
 
 def _find_name(contents: Contents, file: PurePath) -> str | None:
