@@ -136,6 +136,8 @@ class Server(ThreadingHTTPServer):
 
     def close(self) -> None:
         """Stop serving, and close all connections."""
+        with suppress(OSError):  # it wakes `serve_forever`, but on macOS
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.shutdown()
         self.server_close()
         with self._lock:
