@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support import passed, tiers, unsteady, waiting
 from tests.support.alarm import end_process_after
 from tests.support.browser import Browser, open_browser
+from tests.support.endings import Endings
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
 
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("tier"))
+    config.pluginmanager.register(Endings())
     unsteady.register(config)
     passed.register(config)
 
@@ -139,9 +141,10 @@ def rabbitmq_set() -> Iterator[ServerSet]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_servers(rabbitmq_set: ServerSet) -> list[Server]:
-    """Return all RabbitMQ servers of this run, at least one."""
-    return rabbitmq_set.all()
+def rabbitmq_servers(rabbitmq_set: ServerSet) -> Iterator[list[Server]]:
+    """Yield all RabbitMQ servers of this run, at least one."""
+    yield rabbitmq_set.all()
+    rabbitmq_set.stop_others()
 
 
 @pytest.fixture(scope="session")
@@ -158,9 +161,10 @@ def kafka_set() -> Iterator[ServerSet]:
 
 
 @pytest.fixture(scope="session")
-def kafka_servers(kafka_set: ServerSet) -> list[Server]:
-    """Return all Kafka servers of this run, at least one; each is a cluster of one broker, at its url."""
-    return kafka_set.all()
+def kafka_servers(kafka_set: ServerSet) -> Iterator[list[Server]]:
+    """Yield all Kafka servers of this run, at least one; each is a cluster of one broker, at its url."""
+    yield kafka_set.all()
+    kafka_set.stop_others()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ import dataclasses
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 import pytest
 
@@ -78,6 +79,28 @@ def test_the_first_server_is_started_alone_and_the_others_once_all_are_needed() 
             assert found.all()[0] is found.first() is first
             assert asked == ["amqp://one", *others.split()]
             assert [name for name in warned if name in str([each.message for each in shown])] == warned
+
+
+def test_others_are_stopped_and_started_again_and_the_first_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[str] = []
+
+    def start(kind: ServerKind, url: str, stack: ExitStack) -> Callable[[], Server]:
+        if url == "amqp://gone":
+            raise Unavailable(url)
+        running.append(url)
+        stack.callback(running.remove, url)
+        return lambda: Server(url, kind.name, "")
+
+    monkeypatch.setattr(servers, "_at_url", start)
+    with server_set(kind_of({}), {"HASHSTAR_RABBITMQ_URL": "amqp://one amqp://gone amqp://two amqp://three"}) as found:
+        with pytest.warns(UserWarning, match="amqp://gone"):
+            first, *_ = found.all()
+        found.stop_others()
+        assert running == ["amqp://one"]
+        assert found.first() is first
+        assert [each.url for each in found.all()] == ["amqp://one", "amqp://two", "amqp://three"]
+        assert running == ["amqp://one", "amqp://two", "amqp://three"]
+    assert running == []
 
 
 def test_the_next_server_is_the_first_where_one_is_missing() -> None:

@@ -72,13 +72,16 @@ class Item:
         return pytest.mark.xdist_group("spark").mark if "spark" in self.fixturenames else None
 
 
-def test_modules_with_servers_of_rocketmq_are_whole_and_last() -> None:
+def test_modules_are_whole_those_with_all_servers_first_and_those_with_rocketmq_last() -> None:
     items = [
         Item("a.py::one"), Item("a.py::two", "rocketmq_set"), Item("b.py::one"), Item("c.py::one", "rocketmq_set"),
-        Item("d.py::one", "rabbitmq_set"),
+        Item("d.py::one", "rabbitmq_set"), Item("d.py::two", "rabbitmq_set", "rabbitmq_servers"),
+        Item("e.py::one", "rocketmq_set", "rocketmq_servers"),
     ]  # fmt: skip
     order(items)  # type: ignore[arg-type]
-    assert [item.nodeid for item in items] == ["b.py::one", "d.py::one", "a.py::one", "a.py::two", "c.py::one"]
+    assert [item.nodeid for item in items] == [
+        "d.py::one", "d.py::two", "b.py::one", "e.py::one", "a.py::one", "a.py::two", "c.py::one",
+    ]  # fmt: skip
 
 
 def test_processes_begin_with_spark_and_large_modules() -> None:

@@ -1,12 +1,8 @@
-"""The brokers of this folder's tests: started once, and stopped after the last test that needs them.
-
-To start they take some ten seconds of a processor, and those of RocketMQ a tenth of one as long as they run.
-"""
+"""The brokers of this folder's tests: started once, as they take some ten seconds of a processor to start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,22 +12,19 @@ from tests.support.kafka.broker import Broker, brokers
 from tests.support.rocketmq.secured import folder_of, secured_brokers
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
 
-STARTED = pytest.StashKey[dict[str, ExitStack]]()
-"""Fixture -> what stops its brokers."""
-
 
 @pytest.fixture(scope="session")
-def rocketmq_set(request: pytest.FixtureRequest) -> Iterator[ServerSet]:
+def rocketmq_set() -> Iterator[ServerSet]:
     """Yield the RocketMQ name servers of this run, which start when a test needs them."""
-    with ExitStack() as started:
-        request.session.stash.setdefault(STARTED, {})["rocketmq_set"] = started
-        yield started.enter_context(server_set(SERVERS["rocketmq"]))
+    with server_set(SERVERS["rocketmq"]) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")
-def rocketmq_servers(rocketmq_set: ServerSet) -> list[Server]:
-    """Return all RocketMQ name servers of this run, at least one; each has one broker, with topics of other tests."""
-    return rocketmq_set.all()
+def rocketmq_servers(rocketmq_set: ServerSet) -> Iterator[list[Server]]:
+    """Yield all RocketMQ name servers of this run, at least one; each has one broker, with topics of other tests."""
+    yield rocketmq_set.all()
+    rocketmq_set.stop_others()
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +40,10 @@ def secured_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def secured_addresses(secured_folder: Path, request: pytest.FixtureRequest) -> Iterator[list[str]]:
+def secured_addresses(secured_folder: Path) -> Iterator[list[str]]:
     """Yield the name servers of brokers that require a login, one of each image."""
-    with ExitStack() as started:
-        request.session.stash.setdefault(STARTED, {})["secured_addresses"] = started
-        yield started.enter_context(secured_brokers(secured_folder))
+    with secured_brokers(secured_folder) as addresses:
+        yield addresses
 
 
 @pytest.fixture(scope="session")
@@ -61,20 +53,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(certificates: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+def kafka_broker(certificates: Path) -> Iterator[Broker]:
     """Yield a Kafka with all its listeners, for these tests alone. A test that stops it starts it again, too."""
-    with ExitStack() as started:
-        request.session.stash.setdefault(STARTED, {})["kafka_broker"] = started
-        yield started.enter_context(brokers(certificates))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Stop the servers that no later test needs; fixtures of narrower scope have ended by now."""
-    started = item.session.stash.get(STARTED, {})
-    if started:
-        items = item.session.items
-        later = items[items.index(item) + 1 :]
-        for name in list(started):
-            if not any(name in getattr(each, "fixturenames", ()) for each in later):
-                started.pop(name).close()
+    with brokers(certificates) as broker:
+        yield broker

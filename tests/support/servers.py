@@ -269,6 +269,10 @@ def started(container: DockerContainer, image: str) -> None:
         missing(f"Docker cannot start {image} ({reason})")
 
 
+Starting = Callable[[ExitStack], Callable[[], Server]]
+"""A function that starts a server, with the stack that stops it, and returns what waits for it."""
+
+
 class ServerSet:
     """The servers of a kind in this run, each started when it is first needed; the newest alone, or all.
 
@@ -281,6 +285,8 @@ class ServerSet:
         self._kind, self._containers, self._environ = kind, containers, environ
         self._candidates = [*_candidates(kind, environ)]
         self._found: list[Server] = []
+        self._started: list[tuple[Starting, ExitStack]] = []
+        """For each server found, what starts it, and what stops it."""
         self._reasons: list[str] = []
 
     def first(self) -> Server:
@@ -294,18 +300,27 @@ class ServerSet:
         self._start(len(self._candidates))
         return self._servers()
 
+    def stop_others(self) -> None:
+        """Stop all but the first; whoever asks for all once more has them started again."""
+        for _, stack in self._started[1:]:
+            stack.close()
+        self._candidates = [start for start, _ in self._started[1:]] + self._candidates
+        del self._found[1:], self._started[1:]
+
     def _start(self, count: int) -> None:
         """Start the next ones; all are started before the first is waited for."""
-        starting: list[Callable[[], Server]] = []
+        starting: list[tuple[Callable[[], Server], Starting, ExitStack]] = []
         next_ones, self._candidates = self._candidates[:count], self._candidates[count:]
         for start in next_ones:
+            stack = self._containers.enter_context(ExitStack())
             try:
-                starting.append(start(self._containers))
+                starting.append((start(stack), start, stack))
             except Unavailable as reason:
                 self._reasons.append(str(reason))
-        for answered in starting:
+        for answered, start, stack in starting:
             try:
                 self._found.append(answered())
+                self._started.append((start, stack))
             except Unavailable as reason:
                 self._reasons.append(str(reason))
 
@@ -339,8 +354,8 @@ def _warn_of_those_left_out(reasons: list[str]) -> None:
             warnings.warn(f"left out of the live tests: {reason}", stacklevel=2)
 
 
-def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Callable[[ExitStack], Callable[[], Server]]]:
-    """Return functions that start a server, with the stack that stops it, and return what waits for it."""
+def _candidates(kind: ServerKind, environ: Mapping[str, str]) -> Iterator[Starting]:
+    """Yield what starts each server of this run."""
     urls = listed(environ.get(kind.url_variable, ""))
     if urls:
         for url in urls:

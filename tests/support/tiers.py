@@ -50,6 +50,9 @@ ALONE: Final = frozenset({"live", "browser"})
 FIXTURES: Final = {"spark": "spark", "browser": "browser"}
 """Fixtures whose tests carry a mark without writing it, and that mark."""
 
+SEVERAL: Final = frozenset({"rabbitmq_servers", "kafka_servers", "rocketmq_servers"})
+"""Fixtures with servers of all releases."""
+
 _VARIABLE: Final = "HASHSTAR_TIER"
 """Name of the environment variable that holds the tier for decorators, and for pytest in a process of a test."""
 
@@ -112,13 +115,14 @@ def mark(items: list[pytest.Item]) -> None:
 
 
 def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
-    """Put the modules with RocketMQ's servers last: these take a tenth of a processor as long as they run.
+    """Put modules with all servers of a kind first, those with RocketMQ's last: servers compute as long as they run.
 
     Of a run that processes share, the longest come first, so that at its end none waits for another: what needs Spark,
     whose start takes as long as hundreds of tests, then what one process is given at once, by the number of tests.
     """
     modules = {_module_of(item) for item in items if "rocketmq_set" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: _module_of(item) in modules)
+    several = {_module_of(item) for item in items if not SEVERAL.isdisjoint(getattr(item, "fixturenames", ()))}
+    items.sort(key=lambda item: (_module_of(item) in modules, _module_of(item) not in several))
     if is_shared:
         shares = {item: _share_of(item) for item in items}
         counts = Counter(shares.values())
