@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Processes that share the tests: auto is one per processor for `make test`, two for the other tiers, as many of their
+# Processes that share the tests: auto is three for two processors for `make test`, four for the other tiers, as many
 # tests wait; 0 runs them all in one process.
 WORKERS ?= auto
 # Versions of what is installed: those of this file, which .ci/lock writes; if empty, the newest that pyproject.toml allows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -112,8 +113,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return a process for each processor in the quick tier, else two: many tests wait for a process or a server."""
-    return (1 if config.getoption("tier") == "quick" else 2) * (os.cpu_count() or 1)
+    """Return three processes for two processors in the quick tier, else four: tests wait for a process or a server."""
+    return math.ceil((1.5 if config.getoption("tier") == "quick" else 2) * (os.cpu_count() or 1))
 
 
 @pytest.hookimpl(optionalhook=True)
