@@ -65,7 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Give each test the time that this machine needs, before pytest-timeout asks how much that is."""
     marked = item.get_closest_marker("timeout")
-    limit = waiting.begin_test(marked.args[0] if marked else waiting.TEST_LIMIT)
+    # Of a law, ten times as many examples take ten times as long.
+    usual = waiting.TEST_LIMIT * (10 if item.config.getoption("tier") == "night" else 1)
+    limit = waiting.begin_test(marked.args[0] if marked else usual)
     item.add_marker(pytest.mark.timeout(limit), append=False)
     stderr = item.config.stash.get(fault_handler_stderr_fd_key, None)
     if stderr is not None:
