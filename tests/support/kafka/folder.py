@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.recorders.jvm import QUICK, find_classpath
+from tests.recorders.jvm import QUICK, find_classpath, make_command
 from tests.support.waiting import find_limit
 
 TOPICS: Final = {"orders": 3, "paid": 2, "empty": 1}
@@ -88,12 +88,9 @@ def filled(url: str, *, is_modern: bool, prefix: str = "") -> Iterator[None]:
         yield
 
 
-def _run_tool(version: str, program: str, *arguments: str) -> str:
-    jars = find_classpath(f"org.apache.kafka:kafka-tools:{version}", f"org.apache.kafka:kafka_2.13:{version}")
-    command = ["java", *QUICK, "-cp", jars, program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=find_limit()).stdout
-
-
+TOOLS: Final = Path(__file__).parents[1] / "java" / "KafkaTools.java"
+END: Final = "=== end ==="
+"""What stands behind the arguments of a tool, and behind what it prints."""
 GROUP_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUP_OPTIONS: Final = {"offsets": "--offsets", "states": "--state", "members": "--members"}
 PRODUCER_TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
@@ -101,28 +98,44 @@ DUMP_TOOLS: Final = {"3": "kafka.tools.DumpLogSegments", "4": "org.apache.kafka.
 """First number of a version -> the tool's main class."""
 
 
+def _run_tools(version: str, *commands: Sequence[str]) -> list[str]:
+    """Return what each tool prints, called with its arguments: in one JVM, whose start costs more than what they do."""
+    jars = find_classpath(f"org.apache.kafka:kafka-tools:{version}", f"org.apache.kafka:kafka_2.13:{version}")
+    arguments = [word for each in commands for word in (*each, END)]
+    command = [*make_command(TOOLS, jars, *QUICK), *arguments]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=find_limit()).stdout
+    *texts, rest = printed.split(f"{END}\n")
+    assert (len(texts), rest) == (len(commands), ""), printed
+    return texts
+
+
 def ask_groups(version: str, url: str, prefix: str = "") -> dict[str, Any]:
     """Return what kafka-consumer-groups shows."""
-    found = {}
-    for name, option in GROUP_OPTIONS.items():
-        table = _run_tool(version, GROUP_TOOL, "--bootstrap-server", url, "--describe", "--all-groups", option)
-        found[name] = [row for row in _read_tables(table) if row["GROUP"].startswith(prefix)]
-    return found
+    return _read_groups(_run_tools(version, *_describe_groups(url)), prefix)
+
+
+def _describe_groups(url: str) -> list[Sequence[str]]:
+    command = (GROUP_TOOL, "--bootstrap-server", url, "--describe", "--all-groups")
+    return [(*command, option) for option in GROUP_OPTIONS.values()]
+
+
+def _read_groups(tables: Sequence[str], prefix: str) -> dict[str, Any]:
+    return {
+        name: [row for row in _read_tables(table) if row["GROUP"].startswith(prefix)]
+        for name, table in zip(GROUP_OPTIONS, tables, strict=True)
+    }
 
 
 def ask_tools(version: str, url: str, prefix: str = "") -> dict[str, Any]:
     """Return what kafka-consumer-groups and kafka-transactions show: rows of their tables, by their headings."""
-    found = ask_groups(version, url, prefix)
-    found["producers"] = [
-        _read_tables(
-            _run_tool(
-                version, PRODUCER_TOOL, "--bootstrap-server", url, "describe-producers",
-                "--topic", f"{prefix}paid", "--partition", str(partition),
-            )
-        )
+    groups, paid = _describe_groups(url), f"{prefix}paid"
+    producers = [
+        (PRODUCER_TOOL, "--bootstrap-server", url, "describe-producers", "--topic", paid, "--partition", str(partition))
         for partition in range(TOPICS["paid"])
-    ]  # fmt: skip
-    return found
+    ]
+    tables = _run_tools(version, *groups, *producers)
+    found = _read_groups(tables[: len(groups)], prefix)
+    return found | {"producers": [_read_tables(table) for table in tables[len(groups) :]]}
 
 
 def dump(version: str, folder: Path) -> dict[str, dict[str, Any]]:
@@ -130,7 +143,7 @@ def dump(version: str, folder: Path) -> dict[str, dict[str, Any]]:
     files = sorted(
         path for path in folder.glob("*-[0-9]*/*") if path.suffix in (".log", ".txnindex") and path.stat().st_size
     )
-    text = _run_tool(version, DUMP_TOOLS[version[0]], "--files", ",".join(map(str, files)))
+    [text] = _run_tools(version, (DUMP_TOOLS[version[0]], "--files", ",".join(map(str, files))))
     found: dict[str, dict[str, Any]] = {}
     figures: dict[str, Any] = {}
     for line in text.splitlines():
