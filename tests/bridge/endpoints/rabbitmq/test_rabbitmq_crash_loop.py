@@ -21,7 +21,7 @@ from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from tests.support.bridge.behaviour import on_a_loop
-from tests.support.waiting import find_limit, stretch, until
+from tests.support.waiting import find_limit, until
 
 COUNT = 120
 GUILTY = 57
@@ -65,19 +65,19 @@ def kill(source: RabbitmqSource) -> None:
     source._connection._wire._transport.abort()
 
 
-async def run_process(server: AmqpServer, channel: BlockingChannel, most: int) -> list[int]:
-    """Read and settle until nothing more comes, or until killed, by the guilty message or after ``most`` messages.
+async def run_process(
+    server: AmqpServer, channel: BlockingChannel, most: int, is_over: Callable[[list[int]], bool]
+) -> list[int]:
+    """Read and settle until all is over, or until killed, by the guilty message or after ``most`` messages.
 
     Return when the server has noticed the end: a process takes longer to start.
     """
     source = make_source(server)
     settled: list[int] = []
     await source.open()
-    with suppress(TimeoutError, Disconnected):
-        while True:
-            async with asyncio.timeout(stretch(0.3)):
-                deliveries = await source.read(1_000)
-            for delivery in deliveries:
+    with suppress(Disconnected):
+        while not is_over(settled):
+            for delivery in await source.read(1_000):
                 number = int(delivery.message.body)
                 if number == GUILTY or len(settled) == most:
                     kill(source)
@@ -103,9 +103,15 @@ async def test_a_message_that_kills_each_process_is_all_that_is_lost(
     fill(channel, limit)
     know(monkeypatch, QueueFacts("quorum", limit))
     settled: list[int] = []
-    while server.messages("q") or not server.messages("dead"):
-        settled += await run_process(server, channel, 10)
-    assert sorted(set(settled)) == [number for number in range(COUNT) if number != GUILTY]
+    innocent = {*range(COUNT)} - {GUILTY}
+
+    def is_over(now: list[int]) -> bool:
+        return innocent <= {*settled, *now} and bool(server.messages("dead"))
+
+    while not is_over([]):
+        settled += await run_process(server, channel, 10, is_over)
+    assert {*settled} == innocent
+    assert not server.messages("q")
     assert [int(message.body) for message in server.messages("dead")] == [GUILTY]
 
 
