@@ -434,4 +434,40 @@ LOSSES: Final[list[Mutant]] = [
             "return None if self._is_stream and",
         ),
     ),
+    # What is due and is put off: with each of these there is an order of turns in which nothing does it any more.
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
+        "simulation/test_wakeups.py bridge/endpoints/rabbitmq/test_rabbitmq_crash_loop.py",
+        (
+            "what is settled while the prefetch changes is never acknowledged",
+            "            asyncio.get_running_loop().call_soon(self._ack)\n        finally:",
+            "            pass\n        finally:",
+        ),
+        (
+            "a change of the connection before counts as that of this one",
+            "if connection is self._connection:  # else",
+            "if True:  # else",
+        ),
+        (
+            "nobody hears that the prefetch has changed",
+            "                    self._end_consumer(channel)\n                self._news.set()\n",
+            "                    self._end_consumer(channel)\n",
+        ),
+        (
+            "a consumer that is to end while the prefetch changes never ends",
+            "                if self._is_ending:\n                    self._end_consumer(channel)\n",
+            "",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/connection.py",
+        "simulation/test_wakeups.py",
+        (
+            "a channel that ends behind an answer that nobody has seen is not lost",
+            "if not waiting and not self._is_apart:",
+            "if not self._asked and not self._is_apart:",
+        ),
+        ("a channel that was closed unseen is asked for ever", " or not self._looking.is_open:", ":"),
+        ("an answer that is not read is not waited for", "SECONDS if self.is_paused else max", "max"),
+    ),
 ]

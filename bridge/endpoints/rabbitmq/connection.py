@@ -23,7 +23,6 @@ from bridge.endpoints.rabbitmq.frames import Contents, Event
 from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
 from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, close_wire, fulfil, open_wire
 from bridge.head_start import NoneSucceededError, take_first
-from exchange.errors import BrokerError
 
 SILENT_SECONDS: Final = 1.5
 """Seconds beyond a heartbeat interval after which a broker counts as silent. RabbitMQ checks twice per interval whether
@@ -46,6 +45,7 @@ class Connection:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._over = False
         self._watch: asyncio.TimerHandle | None = None
+        self._resumed = 0.0  # loop's time since which the socket is read again
         self._looking: Channel | None = None
         self.blocked = False
         """Whether the broker has asked us not to write (connection.blocked)."""
@@ -108,13 +108,9 @@ class Connection:
 
         Raises BrokerError if the broker refuses it; the connection and its other channels stay open.
         """
-        if self._looking is None:
+        if self._looking is None or not self._looking.is_open:  # a refusal closes it, also when nobody waits any more
             self._looking = await self.channel(apart=True)
-        try:
-            return await self._looking.ask(f"{kind}_declare", name, passive=True)
-        except BrokerError:
-            self._looking = None  # the broker has closed it
-            raise
+        return await self._looking.ask(f"{kind}_declare", name, passive=True)
 
     async def channel(self, *, apart: bool = False, on_end: Callable[[BaseException], None] | None = None) -> Channel:
         """Open a channel. Raises Disconnected.
@@ -132,15 +128,22 @@ class Connection:
         return channel
 
     async def answer(self, future: asyncio.Future[T], what: str) -> T:
-        """Wait for the broker's answer to a method. Raises the errors of `Channel.ask`."""
+        """Wait for the broker's answer to a method; time in which nothing is read does not count.
+
+        Raises the errors of `Channel.ask`.
+        """
         if self._over:
             raise Disconnected("the connection is closed")
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
         self._waiting.add(future)
         try:
-            async with asyncio.timeout(SECONDS):
-                return await future
-        except TimeoutError:
-            raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s") from None
+            while not future.done():
+                left = SECONDS if self.is_paused else max(asked, self._resumed) + SECONDS - loop.time()
+                if left <= 0:
+                    raise Disconnected(f"no answer to {what} in {SECONDS:.0f} s")
+                await asyncio.wait([future], timeout=left)
+            return future.result()
         finally:
             self._waiting.discard(future)
 
@@ -197,6 +200,7 @@ class Connection:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+            self._resumed = asyncio.get_running_loop().time()
             self._wire.heard = time.monotonic()
             self._wire.start_reading()
 
@@ -224,7 +228,7 @@ class Connection:
     def _after_data(self) -> None:
         if self._over:
             return
-        for channel in self._channels:
+        for channel in [*self._channels]:  # whom events are passed on to may end a channel
             channel.dispatch()
 
     def _block(self, reason: str) -> None:
@@ -265,6 +269,11 @@ class Channel:
         )
         connection.listen(self.number, self._contents)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be asked."""
+        return bool(self._channel.is_open)
+
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call a method of pika's channel that takes a callback, and wait for the answer.
 
@@ -288,10 +297,10 @@ class Channel:
         self.dispatch()  # what came before it
         self._connection.unlisten(self.number)
         self._connection.forget(self)
-        for answer in self._asked:
-            if not answer.done():
-                answer.set_exception(to_answer_error(error))
-        if not self._asked and not self._is_apart:
+        waiting = [answer for answer in self._asked if not answer.done()]  # whoever has one may not have seen it yet
+        for answer in waiting:
+            answer.set_exception(to_answer_error(error))
+        if not waiting and not self._is_apart:
             self._on_end(error)
 
     async def enable_confirms(self) -> None:

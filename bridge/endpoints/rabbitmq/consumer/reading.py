@@ -112,8 +112,7 @@ class RabbitmqSource(Source):
 
     @property
     def trouble(self) -> str | None:
-        now = asyncio.get_running_loop().time()
-        if self._redeliveries.in_danger(now):
+        if self._redeliveries.in_danger(asyncio.get_running_loop().time()):
             return self._redeliveries.warning
         if self._connection is None or self._backlog is None:
             return None
@@ -277,10 +276,11 @@ class RabbitmqSource(Source):
         else:  # what was settled meanwhile waits for this: the consumer may have all that it gets until then
             asyncio.get_running_loop().call_soon(self._ack)
         finally:
-            self._changing = None
-            if self._is_ending:
-                self._end_consumer(channel)
-            self._news.set()
+            if connection is self._connection:  # else the source was closed, and may be open again
+                self._changing = None
+                if self._is_ending:
+                    self._end_consumer(channel)
+                self._news.set()
 
     async def _skip_settled(self, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if neither it nor a later one is there."""
@@ -407,7 +407,7 @@ class RabbitmqSource(Source):
             if task is not None:
                 task.cancel()
         self._counting.clear()
-        self._backlog = None
+        self._backlog = self._changing = None
         connection = self._connection
         if connection is not None:
             self._acknowledge()

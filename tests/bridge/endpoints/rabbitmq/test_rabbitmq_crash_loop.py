@@ -213,6 +213,39 @@ async def test_what_is_settled_while_the_prefetch_changes_is_acknowledged_after_
     assert not server.messages("q")
 
 
+@on_a_loop
+async def test_a_change_of_the_prefetch_that_ends_late_is_not_taken_for_that_of_the_next_connection(
+    server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(channel, 3)
+    know(monkeypatch, QueueFacts("quorum", 3))
+    ends = asyncio.Event()
+
+    async def cancel(_: Channel) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            async with asyncio.timeout(find_limit()):
+                await ends.wait()
+
+    async def read_until_it_changes() -> asyncio.Task[None]:
+        await source.open()
+        while source._changing is None:
+            source.settle((await source.read(1))[0])
+            await asyncio.sleep(0)  # what is settled is acknowledged, or waits for a change
+        return source._changing
+
+    monkeypatch.setattr(Channel, "cancel", cancel)
+    source = make_source(server)
+    former = await read_until_it_changes()
+    await source.close()
+    latter = await read_until_it_changes()
+    ends.set()
+    await asyncio.wait([former])
+    assert source._changing is latter
+    await source.close()
+
+
 @pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 15])
 @on_a_loop
 async def test_a_source_that_takes_no_more_gives_all_that_it_was_sent_and_nothing_counts_as_a_delivery(
