@@ -118,13 +118,16 @@ class Outlet:
                 await self.target.open(connection)
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
                 reason, tried_for = to_disconnected(error), loop.time() - began
+                connection.outlet = None
             else:
-                self._connection, self.error, opened = connection, None, loop.time()
+                self._connection, opened = connection, loop.time()
                 self._progressed = False
-                self._events.connected(self.target.name)
-                self._send_again()
-                self._changed()
-                await self._gone.wait()
+                if self.connected:  # else it was lost while it was opened
+                    self.error = None
+                    self._events.connected(self.target.name)
+                    self._send_again()
+                    self._changed()
+                    await self._gone.wait()
                 attempts.note_connection(loop.time() - opened, progressed=self._progressed)
                 reason = self.error or Disconnected("closed")
             self.error = reason
@@ -232,7 +235,6 @@ class Outlet:
 
     def lost(self, error: Disconnected) -> None:
         """Have `run` open the target again, after which messages in flight are sent again."""
-        self._connection.outlet = None
         self.error = error
         self._gone.set()
 
@@ -281,6 +283,7 @@ class Outlet:
             pending.held_reason = failure.reason
             self._events.gave_up(self.target.name, outgoing, failure, fate.value)
         asyncio.get_running_loop().call_later(wait, self._retry, outgoing, outgoing.attempts)
+        self._launch_from_gates()  # it leaves room for another one
 
     def _send_dead_letter(self, outgoing: Outgoing, failure: Failure) -> None:
         """Call ``dead_letter`` to send a dead letter instead of the message."""

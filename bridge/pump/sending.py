@@ -29,8 +29,9 @@ class LiveReceiver:
             self.outlet.failed(message, failure)
 
     def lost(self, error: Disconnected) -> None:
-        if self.outlet is not None:
-            self.outlet.lost(error)
+        outlet, self.outlet = self.outlet, None
+        if outlet is not None:
+            outlet.lost(error)
 
 
 class Sender:

@@ -470,4 +470,15 @@ LOSSES: Final[list[Mutant]] = [
         ("a channel that was closed unseen is asked for ever", " or not self._looking.is_open:", ":"),
         ("an answer that is not read is not waited for", "SECONDS if self.is_paused else max", "max"),
     ),
+    *mutants_of(
+        "bridge/pump/outlet.py",
+        "bridge/pump/test_outlet.py",
+        ("a target that was lost while it was opened is connected", "if self.connected:  # else", "if True:  # else"),
+        ("a connection that was never made ends the next one", "                connection.outlet = None\n", ""),
+        (
+            "what waits behind a gate waits for another's timer",
+            "        self._launch_from_gates()  # it leaves",
+            "        #",
+        ),
+    ),
 ]

@@ -74,8 +74,14 @@ class Script(Target):
 class Scene:
     """An open outlet with a script as its target, and a window whose deliveries go to it."""
 
-    def __init__(self, policy: Policy = Policy(), *, has_dead_letters: bool = True) -> None:  # noqa: B008  frozen
-        self.target = Script()
+    def __init__(
+        self,
+        policy: Policy = Policy(),  # noqa: B008  frozen
+        *,
+        has_dead_letters: bool = True,
+        target: Script | None = None,
+    ) -> None:
+        self.target = target or Script()
         self.events = Events()
         self.dead: list[tuple[int, str]] = []
         self.settled: list[int] = []
@@ -236,6 +242,67 @@ def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> 
         scene.target.refuse(1, NEVER)
         assert scene.dead == [(1, "too large")]
         assert scene.target.take() == [[], [1, 2]]
+
+    play_scene(play)
+
+
+class Hasty(Script):
+    """Is lost while it is opened the first time; or that fails."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.fails = fails
+        self.opened: list[Receiver] = []
+
+    async def open(self, receiver: Receiver) -> None:
+        await super().open(receiver)
+        self.opened.append(receiver)
+        if len(self.opened) == 1:
+            if self.fails:
+                raise CUT
+            receiver.lost(CUT)
+
+
+def test_a_target_that_is_lost_while_it_is_opened_is_never_connected_over_that_connection() -> None:
+    async def play() -> None:
+        target = Hasty(fails=False)
+        scene = Scene(target=target)
+        await asyncio.sleep(0)
+        while len(target.opened) < 2:
+            assert not scene.outlet.connected
+            await pass_time(0.01)
+        assert scene.events.calls_of("connected") == [("script",)]
+        scene.send("a")
+        assert target.take() == [[], [], [1]]
+
+    play_scene(play)
+
+
+def test_a_connection_that_could_not_be_made_ends_no_later_one() -> None:
+    async def play() -> None:
+        target = Hasty(fails=True)
+        scene = Scene(target=target)
+        await pass_time(1)
+        assert scene.outlet.connected
+        target.opened[0].lost(CUT)  # what it had begun ends late
+        await pass_time(1)
+        assert scene.outlet.connected
+        assert len(target.opened) == 2
+
+    play_scene(play)
+
+
+def test_behind_a_gate_a_message_that_is_refused_for_itself_leaves_room_for_the_next_one() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 30)))
+        await pass_time(1)
+        scene.send("a", "b")
+        scene.target.refuse(1, FULL)
+        scene.target.refuse(2, FULL)
+        await pass_time(1.5)
+        assert scene.target.take() == [[], [1, 2], [1]]
+        scene.target.refuse(1, NO)  # it waits for its own timer
+        assert scene.target.take() == [[2]]
 
     play_scene(play)
 
