@@ -481,4 +481,9 @@ LOSSES: Final[list[Mutant]] = [
             "        #",
         ),
     ),
+    *mutants_of(
+        "bridge/endpoints/archive/reading.py",
+        "bridge/endpoints/archive/test_rotated_logs.py",
+        ("what is settled while the file is written waits for the next settling", "while self._has_news:", "if True:"),
+    ),
 ]

@@ -84,6 +84,8 @@ class ArchiveSource(Source):
         """Files, each with the number of its last delivery, that are not settled yet."""
         self._keeping: asyncio.Task[None] | None = None
         self._keep_now = asyncio.Event()
+        self._has_news = False
+        """Whether something was settled that is not being written yet."""
         self._unkept: str | None = None
         """Why the file does not keep what was settled last; None if it does. Nothing is read until it does: else a
         crash would let far more than a window come again."""
@@ -261,14 +263,17 @@ class ArchiveSource(Source):
             _, (file, records, size) = self._read_to_end.popleft()
             if records >= self._settled.files.get(file, (0, None))[0]:  # else it has grown since
                 self._settled.files[file] = records, size
+        self._has_news = True
         if self._keeping is None or self._keeping.done():
             self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(KEEP_AFTER):
-                await self._keep_now.wait()
-        await self._write_settled()
+        while self._has_news:  # what is settled while the file is written waits for no other settling
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEP_AFTER):
+                    await self._keep_now.wait()
+            self._has_news = False
+            await self._write_settled()
 
     async def _write_settled(self) -> None:
         assert self._settled is not None  # noqa: S101  it is open

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -172,4 +174,32 @@ async def test_nothing_is_read_while_what_is_settled_cannot_be_kept(tmp_path: Pa
     await source.open()
     assert source.lost is None
     assert [each.message.body for each in await source.read(3)] == [b"3", b"4"]
+    await source.close()
+
+
+@on_a_loop
+async def test_what_is_settled_while_the_last_settling_is_written_is_written_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else may be settled for hours, and a process that is killed would read it again."""
+    (tmp_path / "logs").mkdir()
+    append(tmp_path / "logs" / "log.jsonl", range(5))
+    source = ArchiveSource("r", str(tmp_path / "logs"), tmp_path / "state", follow=True)
+    await source.open()
+    found = await source.read(5)
+    write, loop = Settled.write, asyncio.get_running_loop()
+
+    def settle_meanwhile(self: Settled, files: Any) -> None:
+        monkeypatch.setattr(Settled, "write", write)
+        asyncio.run_coroutine_threadsafe(settle_last(), loop).result()
+        write(self, files)
+
+    async def settle_last() -> None:
+        source.settle(found[-1])
+
+    monkeypatch.setattr(Settled, "write", settle_meanwhile)
+    source.settle(found[0])
+    assert source._keeping is not None
+    await source._keeping
+    assert [count for count, _ in Settled.read(tmp_path / "state").files.values()] == [5]
     await source.close()
