@@ -486,4 +486,24 @@ LOSSES: Final[list[Mutant]] = [
         "bridge/endpoints/archive/test_rotated_logs.py",
         ("what is settled while the file is written waits for the next settling", "while self._has_news:", "if True:"),
     ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/tasks.py",
+        "bridge/rocketmq/test_rocketmq_share.py",
+        ("who asks while the last rebalance fails waits for ever", "[*waiting, *self._waiting]", "waiting"),
+        ("who asks after the last rebalance waits for ever", " and not self._task.done():", ":"),
+    ),
+    *mutants_of(
+        "bridge/rocketmq/consumer/pop/popping.py",
+        "bridge/rocketmq/test_rocketmq_popping.py",
+        (
+            "an acknowledgement during a pop is forgotten",
+            "        news = asyncio.ensure",
+            "        queue.acked.clear()\n        news = asyncio.ensure",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rocketmq/target.py",
+        "bridge/rocketmq/test_rocketmq_ends.py",
+        ("a route that changes while a target is opened is missed", "in client.routes().items():  #", "in ():  #"),
+    ),
 ]

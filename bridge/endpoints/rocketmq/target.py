@@ -136,6 +136,8 @@ class RocketmqTarget(Target):
         # Nothing is awaited from here on, so a cancellation leaves the target either open or not, never half open.
         client.on_broken.append(writing.fail)
         client.on_routes.append(partial(self._take_route, writing))
+        for topic, route in client.routes().items():  # one may have changed since it was looked up
+            self._take_route(writing, topic, route)
         self._pulse = Pulse(client, self._topics, replicas=False, failed=writing.fail)
         self._pulse.open()
         self._writing = writing

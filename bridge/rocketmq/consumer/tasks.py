@@ -75,8 +75,8 @@ class Rebalancing:
         self._changed.set()
 
     async def finish_next(self) -> None:
-        """Have a rebalance begin now, and wait until it is done, or has failed; do nothing after `stop`."""
-        if self._task is not None:
+        """Have a rebalance begin now, and wait until it is done, or has failed; do nothing after the last one."""
+        if self._task is not None and not self._task.done():
             self._waiting.append(asyncio.get_running_loop().create_future())
             self._changed.set()
             await self._waiting[-1]
@@ -89,18 +89,19 @@ class Rebalancing:
         self._release(self._waiting)
 
     async def _run(self) -> None:
-        failures = 0
-        while True:
-            self._changed.clear()
-            waiting, self._waiting = self._waiting, []
-            try:
+        failures, waiting = 0, list[asyncio.Future[None]]()
+        try:
+            while True:
+                self._changed.clear()
+                waiting, self._waiting = self._waiting, []
                 division = await self._rebalance()
-            finally:
                 self._release(waiting)
-            failures = failures + 1 if division is Division.FAILED else 0
-            # While queues are missing, the next try is after 1 s. While a whole topic fails, the interval doubles.
-            soon = min(REBALANCE_AGAIN * 2 ** min(failures, 8), REBALANCE_MOST, self._interval)
-            await wait_for(self._changed, self._interval if division is Division.COMPLETE else soon)
+                failures = failures + 1 if division is Division.FAILED else 0
+                # While queues are missing, the next try is after 1 s. While a whole topic fails, the interval doubles.
+                soon = min(REBALANCE_AGAIN * 2 ** min(failures, 8), REBALANCE_MOST, self._interval)
+                await wait_for(self._changed, self._interval if division is Division.COMPLETE else soon)
+        finally:  # also for those who came meanwhile: no other rebalance follows
+            self._release([*waiting, *self._waiting])
 
     def _release(self, waiting: list[asyncio.Future[None]]) -> None:
         for each in waiting:

@@ -422,3 +422,30 @@ async def test_leaving_a_group_continues_when_its_caller_is_cancelled() -> None:
         assert consumer._closing is not None
         await consumer._closing
         await client.close()
+
+
+@on_a_loop
+async def test_a_target_writes_to_the_queues_that_a_topic_got_while_it_was_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody tells of this change again."""
+    brokers = (BrokerData("b", ((0, "127.0.0.1:1"),)),)
+
+    async def look_up(client: Client, topic: str) -> TopicRoute:
+        client._take_route(topic, TopicRoute((QueueData("b", 4, 4),), brokers))
+        return client.routes()[topic]
+
+    async def change(client: Client, topic: str, _: object) -> None:
+        client._take_route(topic, TopicRoute((QueueData("b", 8, 8),), brokers))
+
+    async def open_client(client: Client) -> None:
+        client.client_id = "127.0.0.1@me"
+
+    monkeypatch.setattr(Client, "open", open_client)
+    monkeypatch.setattr(Client, "route", look_up)
+    monkeypatch.setattr("bridge.endpoints.rocketmq.target.refuse_lite_topics", change)
+    written = target(ClientSettings("127.0.0.1:1"))
+    await written.open(Reports())
+    assert written._writing is not None
+    assert len(written._writing.writer.spreads["t"].queues) == 8
+    await written.close()

@@ -251,3 +251,31 @@ def test_news_without_messages_do_not_make_it_spin(monkeypatch: pytest.MonkeyPat
         assert broker.pops < 20
 
     run(broker := Broker(), work, monkeypatch)
+
+
+def test_what_is_acknowledged_while_a_pop_is_answered_lets_the_next_pop_follow_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In order, it may be what the queue waited for, and the broker has looked before."""
+    broker = Broker([])
+
+    async def pop(*_: Any, **__: Any) -> Popped:
+        broker.pops += 1
+        if broker.pops == 1:
+            popping.queues[QUEUE].acked.set()
+        return Popped(PopStatus.POLLING_NOT_FOUND)
+
+    popping: Popping
+
+    async def work(own: Popping) -> None:
+        nonlocal popping
+        popping = own
+        broker.pop = pop  # type: ignore[method-assign]
+        broker.pops = 0
+        broker.news.set()
+        await asyncio.sleep(0)
+        broker.news.clear()
+        await pass_time(0.5)
+        assert broker.pops == 2
+
+    run(broker, work, monkeypatch, orderly=True)

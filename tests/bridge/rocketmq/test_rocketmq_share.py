@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -307,5 +308,30 @@ def test_topics_that_cannot_be_divided_are_tried_often_and_others_rarely() -> No
         assert after[0] - back <= REBALANCE_MOST
         assert {late - early for early, late in pairwise(after)} == {20.0}
         assert len(times) <= 100 / REBALANCE_MOST + 10
+
+    run_virtually(play())
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_nobody_waits_for_a_rebalance_that_never_comes(stops: bool) -> None:
+    """Who has asked for one while the last one fails, or after it, is told."""
+
+    async def play() -> None:
+        async def rebalance() -> Division:
+            await pass_time(1)
+            raise RuntimeError("broken")
+
+        tasks = Tasks(failed=lambda: None)
+        rebalancing = Rebalancing(rebalance, 20.0)
+        rebalancing.start(tasks)
+        await pass_time(0.5)
+        meanwhile = asyncio.create_task(rebalancing.finish_next())
+        await asyncio.sleep(0)
+        if stops:
+            rebalancing.stop()
+        async with asyncio.timeout(2):
+            await meanwhile
+            await rebalancing.finish_next()
+        await tasks.cancel()
 
     run_virtually(play())

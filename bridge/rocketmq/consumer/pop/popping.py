@@ -286,6 +286,7 @@ class Popping:
 
     async def _pop(self, queue: PopQueue, room: int) -> Popped:
         queue.popped_ms, queue.under_way = now_ms(), True
+        queue.acked.clear()  # before the pop: what is acknowledged while it is answered may free the queue
         settings = self._settings
         init: InitMode = "MAX" if settings.consume_from is ConsumeFrom.LAST else "MIN"
         try:
@@ -321,7 +322,6 @@ class Popping:
         """Wait until there may be messages, and return whether the broker reported any."""
         if not self._settings.orderly:
             return (await self._requests.wait_for_news(queue.queue, NEWS_SECONDS)).has_messages
-        queue.acked.clear()
         news = asyncio.ensure_future(self._requests.wait_for_news(queue.queue, ORDERED_NEWS_SECONDS, ordered=True))
         acked = asyncio.ensure_future(queue.acked.wait())
         try:
