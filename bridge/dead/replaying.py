@@ -56,9 +56,12 @@ class User:
     """Prints a line about what is waited for."""
     stopper: Callable[[], object] = lambda: None
     """Stops the pump that runs now."""
+    has_stopped: bool = False
+    """Whether nothing more is to be published, also by pumps that are still to run."""
 
     def stop(self) -> None:
         """Have nothing more published; any thread may call it, and signal handlers."""
+        self.has_stopped = True
         self.stopper()
 
 
@@ -106,6 +109,8 @@ async def _move(order: Order, queue: str, choices: Choices, outcome: Outcome, us
         pump = Pump([inlet], router, {ALL: target}, events, policy, _Leaving(source))
         target.stop = pump.stop
         user.stopper = partial(loop.call_soon_threadsafe, pump.stop)
+        if user.has_stopped:  # before, or while no pump ran
+            pump.stop()
         await pump.run()  # once more if the connection was lost with the last acknowledgements
         outcome.is_stopped = pump.draining
     outcome.left.update(source.left.values())

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.dead.choices import Order
+from bridge.dead.choices import Order, Outcome
 from bridge.dead.ledger import Ledger, Sent
-from bridge.dead.replaying import WINDOW, undo
+from bridge.dead.replaying import WINDOW, User, replay, undo
 from bridge.dead.restoring import REPLAY, digest
 from exchange import Message
 from exchange.amqp import ContentHeader, get_content
@@ -232,3 +232,17 @@ def test_equal_dead_letters_of_one_run_are_not_said_to_be_doubtful(tmp_path: Pat
         box.put(DEAD, bury(1, "a", with_id=True, tenant="x"))
     outcome = run(box, tmp_path / "l", Order("amqp://h", DEAD, 1_000))
     assert (outcome.moved, outcome.again, outcome.done_before) == (5, 0, 0)
+
+
+def test_whoever_stops_a_replay_stops_it_also_where_no_pump_runs_yet(tmp_path: Path) -> None:
+    box = Box(Random(1), 0, 0, {"a": deque(), DEAD: deque()}, 9, 9)
+    box.put(DEAD, bury(0, "a", with_id=True, tenant="x"))
+
+    async def stop_and_replay(order: Order, ledger: Ledger, user: User) -> Outcome:
+        user.stop()
+        return await replay(order, ledger, user)
+
+    outcome = run(box, tmp_path / "ledger", Order("amqp://h", DEAD, 1_000), stop_and_replay)
+    assert outcome.is_stopped
+    assert outcome.moved == 0
+    assert len(box.queues[DEAD]) == 1
