@@ -291,10 +291,12 @@ class Block(Generic[V]):
             feature.asked |= bit
             if wanted is not PRESENT:
                 feature.valued |= bit
-                if wanted not in feature.equal:
-                    feature.equal[wanted] = 0
+                others = feature.equal.get(wanted)
+                if others is None:
                     self._masks += 1
-                feature.equal[wanted] |= bit
+                    feature.equal[wanted] = bit
+                else:
+                    feature.equal[wanted] = others | bit
                 feature.clear()
         self._live |= bit
         self._lacking.clear()

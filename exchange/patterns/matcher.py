@@ -169,9 +169,8 @@ class Matcher(Generic[V]):
                 self._named[word] = self._named.get(word, 1) + 1
             else:
                 self._vocabulary[word] = word
-        for length, index in self._indexes.items():
-            if wild.fits(length):
-                index.add(wild)
+        for index in self._list_indexes(wild):
+            index.add(wild)
 
     def _remove(self, wild: Wild[V]) -> None:
         for word in wild.literals:  # a word that `_named` does not have is named by one pattern
@@ -180,9 +179,14 @@ class Matcher(Generic[V]):
                 self._named[word] = others
             elif not others:
                 del self._vocabulary[word]
-        for length, index in self._indexes.items():
-            if wild.fits(length):
-                index.remove(wild)
+        for index in self._list_indexes(wild):
+            index.remove(wild)
+
+    def _list_indexes(self, wild: Wild[V]) -> Collection[WildIndex[V]]:
+        if wild.open:
+            return [index for length, index in self._indexes.items() if wild.fits(length)]
+        index = self._indexes.get(wild.least if wild.least <= LONGEST else None)  # such a pattern fits one length
+        return () if index is None else (index,)
 
     def _forget(self) -> None:
         # Searches fill the caches under the same lock, so a result from before this change cannot enter them later.
@@ -307,6 +311,8 @@ class Matcher(Generic[V]):
         if values is None:
             if self._distinct:
                 values = tuple(chain.from_iterable(dict.fromkeys(matching)))
+            elif len(matching) == 1:
+                values = tuple(matching[0])  # a dict: none is repeated, and a pattern may have very many
             else:
                 values = tuple(dict.fromkeys(chain.from_iterable(matching)))
             if self._cache_size:

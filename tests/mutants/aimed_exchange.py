@@ -53,9 +53,10 @@ EXCHANGE: Final[list[Mutant]] = [
         ),
         (
             "a pattern that is removed stays in the indexes",
-            "                index.remove(wild)",
-            "                pass",
+            "            index.remove(wild)",
+            "            pass",
         ),
+        ("long patterns without # are in no index that is there", " if wild.least <= LONGEST else None", ""),
         (
             "values of a literal and a wildcard pattern come twice",
             "(*literal, *wild) if self._distinct else",
