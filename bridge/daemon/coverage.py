@@ -17,7 +17,7 @@ from bindings.archive.sums import Unread
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, compute_fingerprint
-from bindings.http.exposition import format_labels
+from bindings.http.exposition import format_family
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
 from bridge.endpoint import Delivery
@@ -72,16 +72,17 @@ class CoverageCounter:
     def lines(self, tally: Tally) -> Iterator[str]:
         """Yield lines of Prometheus's text format: messages by binding."""
         uses = coverage(tally, self._topology).bindings
-        yield "# HELP hashstar_binding_messages_total Messages that matched a binding."
-        yield "# TYPE hashstar_binding_messages_total counter"
-        for use in uses[:SERIES]:
-            binding = use.binding
-            yield "hashstar_binding_messages_total" + format_labels((
-                ("binding", str(use.number)), ("source", binding.source), ("kind", binding.destination.kind),
-                ("destination", binding.destination.name), ("routing_key", binding.routing_key),
-            )) + f" {use.messages}"  # fmt: skip
-        yield "# HELP hashstar_bindings Bindings, and those that a message matched."
-        yield "# TYPE hashstar_bindings gauge"
-        hit = sum([bool(use.messages or use.possible) for use in uses])
-        yield f'hashstar_bindings{{state="all"}} {len(uses)}'
-        yield f'hashstar_bindings{{state="hit"}} {hit}'
+        messages: dict[tuple[tuple[str, str], ...], float] = {
+            (
+                ("binding", str(use.number)), ("source", use.binding.source), ("kind", use.binding.destination.kind),
+                ("destination", use.binding.destination.name), ("routing_key", use.binding.routing_key),
+            ): use.messages
+            for use in uses[:SERIES]
+        }  # fmt: skip
+        meaning = "Messages that matched a binding."
+        yield from format_family("hashstar_binding_messages_total", "counter", meaning, messages)
+        states: dict[tuple[tuple[str, str], ...], float] = {
+            (("state", "all"),): len(uses),
+            (("state", "hit"),): sum([bool(use.messages or use.possible) for use in uses]),
+        }
+        yield from format_family("hashstar_bindings", "gauge", "Bindings, and those that a message matched.", states)
