@@ -1,10 +1,11 @@
 """The rooms of the product: no two files import each other, imports in functions and for types included; none is too
-long, and no folder has too many.
+long, no folder has too many, and few classes share a name.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -18,6 +19,9 @@ MAX_LINES: Final = 420
 """Maximum number of lines of a module."""
 MAX_MODULES: Final = 16
 """Maximum number of modules in a folder, beside its ``__init__.py``."""
+MAX_SHARED_NAMES: Final = 40
+"""Maximum number of names that several classes have: words of the field, such as a channel's, which their modules make
+plain."""
 
 
 def read_imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
@@ -56,6 +60,13 @@ def test_modules_and_folders_are_of_a_size_that_one_idea_takes() -> None:
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
     folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in list_modules() if path.stem != "__init__")
     assert {folder: count for folder, count in folders.items() if count > MAX_MODULES} == {}
+
+
+def test_few_names_stand_for_several_classes() -> None:
+    texts = [path.read_text("utf-8") for path in list_modules()]
+    classes = Counter(name for text in texts for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE))
+    shared = [name for name, count in classes.items() if count > 1]
+    assert len(shared) <= MAX_SHARED_NAMES, f"give some of these classes a name of their own: {sorted(shared)}"
 
 
 def test_no_files_import_each_other() -> None:

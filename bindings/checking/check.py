@@ -67,7 +67,7 @@ def check(
     and findings have their lines.
 
     ``expectations`` are those of a .bindings file: each that fails is a finding. ``optional`` are the codes of optional
-    rules to apply as well (`bindings.checking.rules.finding.Rule.optional`). Where one exchange has more than
+    rules to apply as well (`bindings.checking.rules.table.Rule.optional`). Where one exchange has more than
     `MAX_FINDINGS_OF_CODE` findings of a code, one more finding gives the number of the others. No topology raises an
     error.
 

@@ -35,7 +35,7 @@ class Codec(NamedTuple):
     decode: Callable[[Any], Any]
 
 
-class Columns(NamedTuple):
+class FieldCodec(NamedTuple):
     """Columns of a table, with the conversions of a value to these fields of a row and back."""
 
     fields: tuple[pa.Field, ...]
@@ -115,16 +115,16 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-def build_column(name: str, annotation: Any) -> Columns:
+def build_column(name: str, annotation: Any) -> FieldCodec:
     """Return the single column of this name for values with this annotation."""
     codec = build_codec(annotation)
-    return Columns(
+    return FieldCodec(
         (pa.field(name, codec.type),), lambda value: {name: codec.encode(value)}, lambda row: codec.decode(row[name])
     )
 
 
 @cache
-def spread(kind: type[Any]) -> Columns:
+def spread(kind: type[Any]) -> FieldCodec:
     """Return the columns of a named tuple type, one per field; a field of type `Span` has three columns."""
     hints = get_type_hints(kind, include_extras=True)
     parts = [spread(hints[name]) if hints[name] is Span else build_column(name, hints[name]) for name in kind._fields]
@@ -145,13 +145,13 @@ def spread(kind: type[Any]) -> Columns:
             raise ValueError
         return value
 
-    return Columns(fields, encode, decode)
+    return FieldCodec(fields, encode, decode)
 
 
 KIND: Final = build_column("kind", str)
 
 
-def build_schema(*columns: Columns) -> pa.Schema:
+def build_schema(*columns: FieldCodec) -> pa.Schema:
     """Return the schema of a table with a column ``kind`` and these columns."""
     return pa.schema([field for each in (KIND, *columns) for field in each.fields])
 
@@ -163,7 +163,7 @@ class TableFormat(NamedTuple):
     """Name of the contents in error texts and in the metadata, such as ``tally``."""
     version: bytes
     schema: pa.Schema
-    kinds: Mapping[str, tuple[Columns, Columns]]
+    kinds: Mapping[str, tuple[FieldCodec, FieldCodec]]
     """Kind of row -> columns of the key, columns of the value."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bindings.counts.codec import Columns, TableFormat, build_column, build_schema, spread
+from bindings.counts.codec import FieldCodec, TableFormat, build_column, build_schema, spread
 from bindings.counts.sketch import Frequent
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 
@@ -15,7 +15,7 @@ NAME: Final = build_column("name", str)
 DIFFERENCE: Final = spread(PlacementDifference)
 EVIDENCE: Final = spread(Evidence)
 STRANGERS: Final = build_column("strangers", Frequent)
-NO_KEY: Final = Columns((), lambda key: {}, lambda row: None)
+NO_KEY: Final = FieldCodec((), lambda key: {}, lambda row: None)
 
 SCHEMA: Final = build_schema(NAME, DIFFERENCE, EVIDENCE, STRANGERS)
 

@@ -46,7 +46,7 @@ ROUTERS: Final = 4
 """Maximum number of topologies that a worker keeps ready."""
 
 
-class Question(NamedTuple):
+class RoutingSetup(NamedTuple):
     """What a worker needs to know beside the rows."""
 
     topology: Topology
@@ -57,8 +57,8 @@ class Question(NamedTuple):
     places: Mapping[str, str]
     """Field of a message -> its place in these columns."""
 
-    def first(self, count: int) -> Question:
-        """Return the question without what only follows from columns after the first ``count``."""
+    def first(self, count: int) -> RoutingSetup:
+        """Return the setup without what only follows from columns after the first ``count``."""
         if count == len(self.names):
             return self
         names = self.names[:count]
@@ -71,9 +71,9 @@ class Question(NamedTuple):
         return ("offset", "exchange", "routing_key", *[name for name in self.decide if name in there])
 
 
-def build_function(question: Question) -> Callable[..., pa.Array]:
+def build_function(setup: RoutingSetup) -> Callable[..., pa.Array]:
     """Return the function that Spark calls with columns, which returns ``ANSWER``; workers need this package for it."""
-    data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(setup, pickle.HIGHEST_PROTOCOL)
 
     def hashstar_route(*columns: pa.Array) -> pa.Array:
         return _open(data).answer(columns)
@@ -82,34 +82,32 @@ def build_function(question: Question) -> Callable[..., pa.Array]:
 
 
 @lru_cache(maxsize=ROUTERS)
-def _open(question: bytes) -> RowRouter:
-    return RowRouter(pickle.loads(question))  # noqa: S301  made by the driver
+def _open(setup: bytes) -> RowRouter:
+    return RowRouter(pickle.loads(setup))  # noqa: S301  made by the driver
 
 
 class RowRouter:
     """Routes rows through one topology; what it learns of keys is kept from batch to batch."""
 
-    def __init__(self, question: Question) -> None:
-        self._question: Final = question
-        self._select: Final = Selection(question.topology.vhost)
-        self._router: Final = Router(question.topology)
+    def __init__(self, setup: RoutingSetup) -> None:
+        self._setup: Final = setup
+        self._select: Final = Selection(setup.topology.vhost)
+        self._router: Final = Router(setup.topology)
         self._partitionings: Final = {
-            name: queue.partitioning
-            for name, queue in question.topology.queues.items()
-            if queue.partitioning is not None
+            name: queue.partitioning for name, queue in setup.topology.queues.items() if queue.partitioning is not None
         }
 
     def answer(self, columns: Sequence[pa.Array]) -> pa.Array:
         """Return an array of ``ANSWER``. Raises `bindings.archive.formats.foreign.WrongColumn`."""
-        question = self._question.first(len(columns))
-        batch = pa.RecordBatch.from_arrays([_hold_bytes(column) for column in columns], list(question.names))
+        setup = self._setup.first(len(columns))
+        batch = pa.RecordBatch.from_arrays([_hold_bytes(column) for column in columns], list(setup.names))
         problems: dict[int, str] = {}
         records = pa.RecordBatch.from_pylist([], pa.schema([("offset", pa.int64())]))
-        for item in read_foreign(batch, "", 0, question.wanted, question.places):
+        for item in read_foreign(batch, "", 0, setup.wanted, setup.places):
             if isinstance(item, Bad):
                 problems[item.offset] = item.reason
             else:
-                records = self._select.apply(item)[0] if "vhost" in question.places else item
+                records = self._select.apply(item)[0] if "vhost" in setup.places else item
         rows = np.asarray(records.column("offset"))
         outcomes = _Outcomes()
         index = np.full(batch.num_rows, outcomes.add_problem(OTHER_VHOST), np.int32)

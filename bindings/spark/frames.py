@@ -18,7 +18,7 @@ from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.auditing.spark.session import find_spark_version, ship_packages
 from bindings.counts.columnar.counting import Tallier
 from bindings.sources.open import load
-from bindings.spark.answers import ANSWER, SPARK_ANSWER, Question, build_function
+from bindings.spark.answers import ANSWER, SPARK_ANSWER, RoutingSetup, build_function
 from exchange.errors import InputError
 from exchange.kinds import Decider, find_kind
 from exchange.topology.topology import Topology
@@ -69,12 +69,12 @@ def route(df: DataFrame, topology: Topology | Path, *, mapping: FieldMapping = U
     if not {"exchange", "routing_key"} <= places.keys():
         raise InputError(f"no messages: {explain_missing(list_schema(schema), dict(mapping.columns))}")
     names = select_columns(schema.names, places, decide)
-    question = Question(opened, decide, tuple(names), places)
+    setup = RoutingSetup(opened, decide, tuple(names), places)
     try:
-        [*read_foreign(_make_empty(schema, names), "", 0, question.wanted, places)]
+        [*read_foreign(_make_empty(schema, names), "", 0, setup.wanted, places)]
     except WrongColumn as error:
         raise InputError(str(error)) from None
-    answer = _build_udf(df.sparkSession, question)
+    answer = _build_udf(df.sparkSession, setup)
     # Without a column there would be no rows: a constant exchange and key.
     columns = [functions.col(_quote(name)) for name in names] or [functions.lit(None)]
     return df.select("*", answer(*columns).alias(HELD)).select("*", f"{HELD}.*").drop(HELD)
@@ -91,8 +91,8 @@ def register(spark: SparkSession, topology: Topology | Path, name: str = "hashst
     ['audit', 'billing', 'shipping-eu']
     """
     opened, decide = _open(topology)
-    question = Question(opened, decide, ARGUMENTS, {name: name for name in ARGUMENTS})
-    return spark.udf.register(name, _build_udf(spark, question))
+    setup = RoutingSetup(opened, decide, ARGUMENTS, {name: name for name in ARGUMENTS})
+    return spark.udf.register(name, _build_udf(spark, setup))
 
 
 def _open(topology: Topology | Path) -> tuple[Topology, tuple[str, ...]]:
@@ -110,13 +110,13 @@ def _make_empty(schema: pa.Schema, names: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in fields], schema=pa.schema(fields))
 
 
-def _build_udf(spark: SparkSession, question: Question) -> Any:
+def _build_udf(spark: SparkSession, setup: RoutingSetup) -> Any:
     from pyspark.sql.pandas.functions import arrow_udf
 
     ship_packages(spark)
     build: Any = arrow_udf  # declared for fixed numbers of columns only
-    function = build(build_function(question), SPARK_ANSWER)
-    draws = any(find_kind(each).decider is Decider.CHANCE for each in question.topology.exchanges.values())
+    function = build(build_function(setup), SPARK_ANSWER)
+    draws = any(find_kind(each).decider is Decider.CHANCE for each in setup.topology.exchanges.values())
     return function.asNondeterministic() if draws else function
 
 

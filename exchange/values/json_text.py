@@ -188,7 +188,7 @@ UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 def check_text(text: str) -> None:
     """Raise JsonFault for half of a surrogate pair, unless it stands for a byte (see `BYTES`)."""
     if "\\ud" in text or "\\uD" in text:
-        half = _find_half(text)
+        half = _find_lone_surrogate(text)
         if half is not None:
             raise JsonFault(half)
 
@@ -266,7 +266,7 @@ def find_fault(text: str) -> Fault | None:
         first = token[0][0]
         if first == '"':
             before = token
-            half = _find_half(token[0]) if "\\u" in token[0] else None
+            half = _find_lone_surrogate(token[0]) if "\\u" in token[0] else None
             if half is not None:
                 return half._replace(place=token.start() + half.place)
         elif first == ":":
@@ -319,7 +319,7 @@ def _decode_scalar(text: str) -> Any:
         return None
 
 
-def _find_half(text: str) -> Fault | None:
+def _find_lone_surrogate(text: str) -> Fault | None:
     for escape in ESCAPE.finditer(text):
         if escape[1] is not None and int(escape[1][1:], 16) not in BYTES:
             return Fault(escape.start(), LONE_SURROGATE, escape[0])

@@ -76,7 +76,7 @@ class _Needs(NamedTuple):
     """Whether shapes of keys were counted, which show the words that any binding names."""
 
 
-class _Part(NamedTuple):
+class _TopologyPart(NamedTuple):
     """The part of a topology that messages to some exchanges may meet."""
 
     fingerprint: str
@@ -213,9 +213,9 @@ class TallyCache:
         words = self._words() if needs.shapes else []
         return f"{key}-{hash_parts(repr([self._part(needs.exchanges).fingerprint, *words]).encode())}.tally"
 
-    def _take_part(self, exchanges: tuple[str, ...]) -> _Part:
+    def _take_part(self, exchanges: tuple[str, ...]) -> _TopologyPart:
         part = _restrict(self._topology, exchanges)
-        return _Part(compute_fingerprint(part), [self._numbers[binding] for binding in sort_bindings(part)])
+        return _TopologyPart(compute_fingerprint(part), [self._numbers[binding] for binding in sort_bindings(part)])
 
 
 class CachedFiles:

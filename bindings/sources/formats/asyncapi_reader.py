@@ -43,7 +43,7 @@ QUEUE_FIELDS: Final = ("name", "durable", "exclusive", "autoDelete", "vhost")
 """Fields of a channel's AMQP bindings, to version 0.4.0."""
 
 
-class _Channel(NamedTuple):
+class _AmqpChannel(NamedTuple):
     """A channel with AMQP bindings."""
 
     id: str
@@ -75,7 +75,7 @@ class _AsyncApiReader:
         self._collector = collector
         self._is_old = is_old
         self._declared: dict[tuple[str, str, str], Exchange | Queue] = {}
-        self._channels: dict[str, _Channel] = {}
+        self._channels: dict[str, _AmqpChannel] = {}
 
     def read(self) -> Imported:
         self._look_for_unknown(self._root, ROOT_FIELDS, "the document")
@@ -148,7 +148,7 @@ class _AsyncApiReader:
             return
         key = None if is_queue else amqp.text("name") if amqp.get("name") is not None else self._key(name, node)
         target = None if is_queue or amqp.get("channel") is None else _channel_of(amqp.fields()["channel"])
-        self._channels[name] = _Channel(name, node, vhost, exchange_name, queue_name, key, target)
+        self._channels[name] = _AmqpChannel(name, node, vhost, exchange_name, queue_name, key, target)
 
     def _key(self, name: str, node: DocumentNode) -> str | None:
         address = name if self._is_old else None if node.get("address") is None else node.text("address")
@@ -205,7 +205,7 @@ class _AsyncApiReader:
                 if origin is not None and origin.vhost == channel.vhost and origin.exchange and origin.key is not None:
                     yield (channel.vhost, Binding.to_queue(origin.exchange, channel.queue, origin.key)), message
 
-    def _origin_of(self, message: DocumentNode) -> _Channel | None:
+    def _origin_of(self, message: DocumentNode) -> _AmqpChannel | None:
         """Return the channel whose message is referred to."""
         reference = message.value.get("$ref") if isinstance(message.value, dict) else None
         if reference is None or not isinstance(reference.value, str):
@@ -240,7 +240,7 @@ class _AsyncApiReader:
                     text = f"queue {channel.queue!r} is not bound by {item.value!r}: {which} a channel with this key"
                     self._collector.miss(item, "unknown", text)
 
-    def _operations(self) -> Iterator[tuple[_Channel, DocumentNode]]:
+    def _operations(self) -> Iterator[tuple[_AmqpChannel, DocumentNode]]:
         if self._is_old:
             for channel in self._channels.values():
                 for name in ("subscribe", "publish"):

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 from bindings.recording.summary import describe_request
 from bindings.sources.recording.model import ACCEPTED, RecordedRequest
 from bindings.upgrading.facts.table import FACTS
-from bindings.upgrading.forms.words import Row
+from bindings.upgrading.forms.words import UpgradeRow
 from bindings.upgrading.requests.applications import REFUSALS, Applications, RefusedByRelease
 from exchange.text.display import count_noun, list_some
 from exchange.values.documents import write_as
@@ -77,12 +77,12 @@ def _refused_json(refused: RefusedByRelease) -> RefusedJson:
 write_as(RefusedByRelease, _refused_json, RefusedJson)
 
 
-def list_rows(applications: Applications) -> Iterator[Row]:
+def list_rows(applications: Applications) -> Iterator[UpgradeRow]:
     """Yield what applications are refused, then what means something else, with their clients."""
     for refused in (*applications.refused[:MAX_LISTED_REFUSALS], *applications.changed[:MAX_LISTED_REFUSALS]):
         what, way_out = explain_fact(refused.fact)
         accepted = refused.answer == ACCEPTED
-        yield Row(
+        yield UpgradeRow(
             refused.fact,
             "warning" if accepted else "error",
             _describe(refused),

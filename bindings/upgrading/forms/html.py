@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Final
 
 from bindings.checking.rules.table import Severity
-from bindings.upgrading.forms.sections import Section, list_sections
-from bindings.upgrading.forms.words import TITLES, Row, clip_lines
+from bindings.upgrading.forms.sections import UpgradeSection, list_sections
+from bindings.upgrading.forms.words import TITLES, UpgradeRow, clip_lines
 from bindings.upgrading.upgrade import Upgrade, VhostUpgrade
 from exchange.text.display import escape_line
 from exchange.topology.unread import format_not_proved
@@ -66,7 +66,7 @@ def _verdict(vhost: VhostUpgrade) -> str:
     return f"nothing found{after}" if vhost.severity is None else f"{TITLES[vhost.severity]}{after}"
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: UpgradeSection) -> Iterator[str]:
     title = f"{section.title[0].upper()}{section.title[1:]}{f': {section.detail}' if section.detail else ''}"
     name = "" if section.vhost is None else f" <code>{_text(section.vhost)}</code>"
     level = "h3" if section.is_inner else "h2"
@@ -91,7 +91,7 @@ SIGNS: Final[dict[Severity, str]] = {"error": "!", "warning": "~", "note": "·"}
 """A severity has a sign beside its colour."""
 
 
-def _row(row: Row) -> Iterator[str]:
+def _row(row: UpgradeRow) -> Iterator[str]:
     source = f'<a href="{_text(row.page)}" rel="noreferrer">{_text(row.source)}</a>' if row.page else _text(row.source)
     where = f"<code>{_text(row.where)}</code>: " if row.where else ""
     what = f"{where}{_text(row.what)}{f' ({source})' if source else ''}"

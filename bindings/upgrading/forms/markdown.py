@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bindings.upgrading.forms.sections import list_sections
-from bindings.upgrading.forms.words import Row, clip_lines
+from bindings.upgrading.forms.words import UpgradeRow, clip_lines
 from bindings.upgrading.upgrade import Upgrade
 from exchange.text.display import count_rest
 from exchange.text.markdown import escape_text, quote_block, quote_code
@@ -46,7 +46,7 @@ def _lines(upgrade: Upgrade) -> Iterator[str]:
             yield ""
 
 
-def _format_row(row: Row) -> str:
+def _format_row(row: UpgradeRow) -> str:
     known = f"[{row.source}]({row.page})" if row.page else row.source
     what = (
         f"{f'{escape_text(row.where)}: ' if row.where else ''}{escape_text(row.what)}{f' ({known})' if known else ''}"

@@ -10,7 +10,7 @@ from bindings.upgrading.forms.applications import list_remarks, list_rows
 from bindings.upgrading.forms.live import format_live
 from bindings.upgrading.forms.words import (
     MAX_LISTED_CHANGES,
-    Row,
+    UpgradeRow,
     build_row,
     format_traffic,
     format_transformed,
@@ -22,7 +22,7 @@ from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
 from exchange.text.display import count_noun
 
 
-class Section(NamedTuple):
+class UpgradeSection(NamedTuple):
     """A title, and what is below it, in the order of the fields."""
 
     title: str
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     vhost: str | None = None
     """The virtual host that the inner sections below it are about; it has nothing else."""
     is_inner: bool = False
-    rows: Sequence[Row] = ()
+    rows: Sequence[UpgradeRow] = ()
     is_brief: bool = False
     """Whether a row is one line of text."""
     is_task: bool = False
@@ -42,40 +42,40 @@ class Section(NamedTuple):
     steps: Sequence[SeriesUpgrade] = ()
 
 
-def list_sections(upgrade: Upgrade) -> Iterator[Section]:
+def list_sections(upgrade: Upgrade) -> Iterator[UpgradeSection]:
     """Yield the sections in their order."""
     for vhost in upgrade.vhosts:
-        yield Section("virtual host", vhost=vhost.vhost)
+        yield UpgradeSection("virtual host", vhost=vhost.vhost)
         for section in _sections_of(vhost, upgrade.new):
             yield section._replace(is_inner=True)
     if upgrade.definitions is not None and (changes := upgrade.definitions[1]):
         counted = [f"{each.name}: {each.what} ({count_noun(each.entries, 'entry', 'entries')})" for each in changes]
-        yield Section("the rest of the definitions", remarks=counted)
+        yield UpgradeSection("the rest of the definitions", remarks=counted)
     if (asked := upgrade.applications) is not None:
         requests = count_noun(asked.requests, "different request")
         rows, remarks = [*list_rows(asked)], [*list_remarks(asked)]
-        yield Section("recorded applications", requests, rows=rows, is_task=True, remarks=remarks)
+        yield UpgradeSection("recorded applications", requests, rows=rows, is_task=True, remarks=remarks)
     if upgrade.live is not None:
-        yield Section(f"a test broker of {upgrade.live.version}, asked", lines=[*format_live(upgrade.live)])
+        yield UpgradeSection(f"a test broker of {upgrade.live.version}, asked", lines=[*format_live(upgrade.live)])
     if upgrade.steps:
         flags = [f"before each, {FLAGS}"]
-        yield Section("steps of a running cluster, node by node", remarks=flags, steps=upgrade.steps)
+        yield UpgradeSection("steps of a running cluster, node by node", remarks=flags, steps=upgrade.steps)
     for audience, unseen in list_unseen(upgrade):
-        yield Section(f"for {audience}", rows=[*map(build_row, unseen)], is_brief=True)
+        yield UpgradeSection(f"for {audience}", rows=[*map(build_row, unseen)], is_brief=True)
 
 
-def _sections_of(vhost: VhostUpgrade, release: Release) -> Iterator[Section]:
+def _sections_of(vhost: VhostUpgrade, release: Release) -> Iterator[UpgradeSection]:
     yield from _severities(vhost.sightings)
     difference, transformed = vhost.difference, vhost.transformed
     lines = [*format_meaning(difference.meaning, MAX_LISTED_CHANGES), *format_settings(difference.settings)]
-    yield Section("routes", lines=lines)
+    yield UpgradeSection("routes", lines=lines)
     if transformed is not None:
-        yield Section(f"transformed for {release}", lines=[*format_transformed(transformed, release)])
+        yield UpgradeSection(f"transformed for {release}", lines=[*format_transformed(transformed, release)])
         yield from _severities(transformed.left, "what is left: ")
     if vhost.traffic is not None:
-        yield Section("traffic", lines=[*format_traffic(vhost.traffic)])
+        yield UpgradeSection("traffic", lines=[*format_traffic(vhost.traffic)])
 
 
-def _severities(sightings: Iterable[Sighting], begin: str = "") -> Iterator[Section]:
+def _severities(sightings: Iterable[Sighting], begin: str = "") -> Iterator[UpgradeSection]:
     for title, seen in group_by_severity(sightings):
-        yield Section(f"{begin}{title}", rows=[*map(build_row, seen)])
+        yield UpgradeSection(f"{begin}{title}", rows=[*map(build_row, seen)])

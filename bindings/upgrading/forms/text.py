@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bindings.upgrading.forms.sections import list_sections
-from bindings.upgrading.forms.words import Row
+from bindings.upgrading.forms.words import UpgradeRow
 from bindings.upgrading.upgrade import Upgrade
 
 
@@ -28,7 +28,7 @@ def to_text(upgrade: Upgrade) -> Iterator[str]:
             yield from (f"      before: {first}" for first in step.first)
 
 
-def _describe(row: Row) -> Iterator[str]:
+def _describe(row: UpgradeRow) -> Iterator[str]:
     source = f" ({row.source})" if row.source else ""
     yield f"  {row.id} {f'{row.where}: ' if row.where else ''}{row.what}{source}"
     for label, text in filter(None, (row.answer, row.note, ("way out", row.way_out))):

@@ -48,7 +48,7 @@ TITLES: Final[dict[Severity, str]] = {
 }
 
 
-class Row(NamedTuple):
+class UpgradeRow(NamedTuple):
     """A fact where it is seen, or a request that is refused."""
 
     id: str
@@ -67,11 +67,11 @@ class Row(NamedTuple):
     """A label, and what there is to say here beside the fact."""
 
 
-def build_row(sighting: Sighting) -> Row:
+def build_row(sighting: Sighting) -> UpgradeRow:
     """Return what is to be read about a fact where it is seen."""
     fact, parts = sighting.fact, sighting.parts
     who = "the broker" if len(parts) == 1 else "the broker, for the first"
-    return Row(
+    return UpgradeRow(
         fact.id, fact.severity, _describe_parts(parts) if parts else "", fact.what, fact.way_out,
         describe_source(fact, sighting.brokers), fact.page,
         (who, sighting.detail) if sighting.detail else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypedDict
 
-from bridge.daemon.asking.processes import Answers, Endpoint, Process
+from bridge.daemon.asking.processes import Answers, EndpointStatus, Process
 from bridge.daemon.views import StatusJson
 from exchange.text.numbers import write_time
 
@@ -75,7 +75,7 @@ def to_text(answers: Answers) -> Iterator[str]:
     yield from _describe_reloads(processes)
 
 
-def _describe(process: Process, each: Endpoint) -> Sequence[str]:
+def _describe(process: Process, each: EndpointStatus) -> Sequence[str]:
     state = "ended" if each.ended else "up" if each.up else "closed" if process.drained else "down"
     counts = ["?" if count is None else f"{count:,}" for count in each.counts]
     return each.name, state, *counts, write_age(each.oldest_age) if each.oldest_age else "-"

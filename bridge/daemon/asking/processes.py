@@ -40,7 +40,7 @@ RETRY: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class EndpointStatus:
     """A source or target of a process, as far as it is shown."""
 
     name: str
@@ -71,8 +71,8 @@ class Process:
     reload_refused: str
     last_reload: float | None
     conditions: tuple[Condition, ...]
-    sources: tuple[Endpoint, ...]
-    targets: tuple[Endpoint, ...]
+    sources: tuple[EndpointStatus, ...]
+    targets: tuple[EndpointStatus, ...]
     document: dict[str, Any] = field(repr=False)
     """All of it, as the process has sent it."""
 
@@ -174,10 +174,10 @@ def parse_process(address: str, document: Any) -> Process:
     def read_all(name: str, make: Callable[[Any], T]) -> tuple[T, ...]:
         return tuple([make(each) for each in read(document, name, list)])
 
-    def read_endpoint(entry: Any, *counts: str, ended: bool = False) -> Endpoint:
+    def read_endpoint(entry: Any, *counts: str, ended: bool = False) -> EndpointStatus:
         found = [read(entry, each, int, type(None)) for each in counts]
         age = read(entry, "oldest_age", int, float)
-        return Endpoint(read(entry, "name", str), read(entry, "up", bool), tuple(found), age, ended)
+        return EndpointStatus(read(entry, "name", str), read(entry, "up", bool), tuple(found), age, ended)
 
     numbers, maybe = (int, float), type(None)
     kinds: dict[str, tuple[type, ...]] = {

@@ -62,7 +62,7 @@ def partition_batch(partitioner: Partitioner | str, keys: Keys, partitions: Part
     return result
 
 
-class Rule(NamedTuple):
+class HashRule(NamedTuple):
     """How the partition of a key that is neither null nor empty is computed."""
 
     hash: Callable[[Column], HashArray]
@@ -94,31 +94,33 @@ def _scala_absolute(values: HashArray) -> HashArray:
     return _absolute(values) & np.uint32(0x7FFFFFFF)
 
 
-KEY_HASHES: Final[Mapping[Any, Rule]] = MappingProxyType({
-    CRC32: Rule(crc32, _unsigned),
-    MURMUR2: Rule(murmur2, _positive),
-    ABSOLUTE_FNV1A: Rule(fnv1a, _absolute),
-    POSITIVE_FNV1A: Rule(fnv1a, _positive),
-    UNSIGNED_FNV1A: Rule(fnv1a, _unsigned),
+KEY_HASHES: Final[Mapping[Any, HashRule]] = MappingProxyType({
+    CRC32: HashRule(crc32, _unsigned),
+    MURMUR2: HashRule(murmur2, _positive),
+    ABSOLUTE_FNV1A: HashRule(fnv1a, _absolute),
+    POSITIVE_FNV1A: HashRule(fnv1a, _positive),
+    UNSIGNED_FNV1A: HashRule(fnv1a, _unsigned),
 })  # fmt: skip
 
-RULES: Final[Mapping[type[Partitioner], Callable[[Any], Rule | None]]] = MappingProxyType({
+RULES: Final[Mapping[type[Partitioner], Callable[[Any], HashRule | None]]] = MappingProxyType({
     Keyed: lambda _: KEY_HASHES[MURMUR2],
     KeyedOneCounter: lambda _: KEY_HASHES[MURMUR2],
-    Scala: lambda _: Rule(java_string_hash, _scala_absolute, texts_only=True),
+    Scala: lambda _: HashRule(java_string_hash, _scala_absolute, texts_only=True),
     Librdkafka: lambda partitioner: KEY_HASHES.get(ROWS[partitioner.partitioner].other),
     Sarama: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
     FranzGo: lambda partitioner: KEY_HASHES.get(partitioner.key_hash),
-    SuperStream: lambda _: Rule(partial(murmur3, seed=STREAM_SEED), _unsigned, by_position=True),
+    SuperStream: lambda _: HashRule(partial(murmur3, seed=STREAM_SEED), _unsigned, by_position=True),
     # With Java's %, abs(hash % count) equals abs(hash) % count if the abs of the least int is 2147483648.
-    ByHash: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True),
-    ByHash40: lambda _: Rule(java_string_hash, _absolute, texts_only=True, by_position=True, exception=0x8000_0000),
-    GoHash: lambda _: Rule(fnv1a, _unsigned, texts_only=True, by_position=True),
+    ByHash: lambda _: HashRule(java_string_hash, _absolute, texts_only=True, by_position=True),
+    ByHash40: lambda _: HashRule(java_string_hash, _absolute, texts_only=True, by_position=True, exception=0x8000_0000),
+    GoHash: lambda _: HashRule(fnv1a, _unsigned, texts_only=True, by_position=True),
 })  # fmt: skip
 """Class of a partitioner -> function that returns a partitioner's rule, None if its hash is not in this module."""
 
 
-def _apply_rule(rule: Rule, partitioner: Partitioner, column: Column, partitions: Partitions) -> PartitionArray | None:
+def _apply_rule(
+    rule: HashRule, partitioner: Partitioner, column: Column, partitions: Partitions
+) -> PartitionArray | None:
     """Return the partitions of a column's keys; None if one of them has the rule's ``exception`` as its hash."""
     hashes = rule.hash(column)
     if rule.exception is not None and (hashes == rule.exception).any():

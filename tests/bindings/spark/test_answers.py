@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bindings.archive.record import SCHEMA, build_batch
 from bindings.auditing.local.selection import OTHER_VHOST
 from bindings.counts.columnar.counting import Tallier
-from bindings.spark.answers import ANSWER, Question, RowRouter
+from bindings.spark.answers import ANSWER, RoutingSetup, RowRouter
 from exchange import PROFILES, Binding, BrokerError, Exchange, Message, Profile, Queue, Router, Topology
 from exchange.kinds import Decider, find_kind
 from exchange.partition.partitioning.specification import Partitioning
@@ -27,7 +27,7 @@ NAMES = ("exchange", "routing_key", "headers", "properties", "body", "vhost", "c
 
 def make_router(topology: Topology, names: Sequence[str] = NAMES, **places: str) -> RowRouter:
     decide = ("vhost", *[name for name in Tallier(topology).columns if name not in ("exchange", "routing_key", "time")])
-    return RowRouter(Question(topology, decide, tuple(names), {name: name for name in names} | places))
+    return RowRouter(RoutingSetup(topology, decide, tuple(names), {name: name for name in names} | places))
 
 
 def expect(router: Router, message: Message) -> dict[str, Any]:
