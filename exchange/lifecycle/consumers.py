@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from exchange.lifecycle.orders import Stored
@@ -214,4 +215,4 @@ def rank_by_arrival(consumer: Consumer) -> Rank:
 
 
 _NUMBERS: Final = count()
-_priority: Final[Callable[[Consumer], int]] = lambda consumer: consumer.priority  # noqa: E731  a key is a function
+_priority: Final[Callable[[Consumer], int]] = attrgetter("priority")

@@ -30,9 +30,8 @@ def read_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         for number, line in enumerate(iter(partial(source.readline, RECORD_BYTES + 1), b""), 1):
             if len(line) > RECORD_BYTES:
                 raise InputError(f"{name}:{number}: a line of more than {RECORD_BYTES >> 20} MiB")
-            if number == 1 and line.startswith(MARK):
-                line = line.removeprefix(MARK)  # noqa: PLW2901
-            if not line.isspace():
-                yield number, line
+            content = line.removeprefix(MARK) if number == 1 else line
+            if not content.isspace():
+                yield number, content
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{name}: cannot be unpacked after line {number}: {error}") from None

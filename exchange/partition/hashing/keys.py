@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from struct import error as StructError  # noqa: N812  it is a class
-from struct import pack
+import struct
 from typing import Any, Final
 
 from exchange.errors import InputError
@@ -31,8 +30,8 @@ def serialize_key(key: Any) -> bytes | None:
         return bytes(value)
     if kind in FORMATS:
         try:
-            return pack(FORMATS[kind], value)
-        except (StructError, OverflowError):
+            return struct.pack(FORMATS[kind], value)
+        except (struct.error, OverflowError):
             raise InputError(f"{describe_key(key)} does not fit Java's {kind}: pass its digits, a string") from None
     type_name = kind if isinstance(key, Typed) else type(key).__name__
     raise InputError(f"a key of type {type_name} has no bytes: give a string, bytes or a number")
@@ -47,7 +46,7 @@ def resolve_key_type(key: Any) -> tuple[str, Any]:
         return resolve_type(key)
     except RecursionError:
         raise InputError("not a key: nested too deeply") from None
-    except (TypeError, ValueError, OverflowError, StructError) as error:
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
         raise InputError(f"not a key: {_clip(str(error))}") from None
 
 

@@ -137,13 +137,13 @@ def parse_key_source(text: str) -> KeySource:
 
 
 def _build_partitioner(tree: Tree[Token]) -> Partitioner:
-    name, *rest = tree.children
+    name, *rest = cast("list[Any]", tree.children)
     parameters = {}
-    for parameter in cast("list[Tree[Token]]", rest[0].children if rest else []):  # type: ignore[union-attr]
+    for parameter in rest[0].children if rest else []:
         key, value = parameter.children
-        parameters[str(key)] = _value(cast("Token", value))
-    if name.startswith(PREFIX):  # type: ignore[union-attr]
-        return PythonFunction(name.removeprefix(PREFIX), tuple(parameters.items()))  # type: ignore[union-attr]
+        parameters[str(key)] = _value(value)
+    if name.startswith(PREFIX):
+        return PythonFunction(name.removeprefix(PREFIX), tuple(parameters.items()))
     from exchange.partition.partitioning.strategies import build_partitioner  # not at the top: it imports all clients
 
     return build_partitioner(str(name), **parameters)
