@@ -105,8 +105,8 @@ def test_only_the_first_of_many_warnings_are_shown(capsys: pytest.CaptureFixture
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-OWNERS = {"exchange/commands/console.py", "bridge/daemon/signals.py", "bindings/auditing/local/workers.py"}
-"""What sets handlers of signals: the first until its command ends, the others in processes of their own."""
+OWNERS = {"exchange/commands/console.py", "bridge/daemon/signals.py"}
+"""What sets handlers of signals: the first until its command ends, the second in processes of its own."""
 
 
 @pytest.mark.parametrize("number", ENDING)
