@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,32 +31,19 @@ class Thresholds:
     """The options for thresholds."""
 
     settings_file: Path | None
-    fail_under: str | None
-    fail_under_messages: str | None
-    max_unroutable: str | None
     stale_days: int | None
     allow_unread: bool
+    limits: Mapping[str, str]
+    """Name of a threshold -> the value of its option, for those that were given."""
 
     def settings(self) -> Settings:
         """Return the settings of the file, overridden by the other options. Raises InputError."""
-        from bindings.report.settings import find_settings, load_settings
-        from bindings.report.thresholds import Settings, parse_quota
+        from bindings.report.settings import find_settings, load_settings, read_option
+        from bindings.report.thresholds import Settings
 
         path = self.settings_file or find_settings(Path())
         settings = Settings() if path is None else load_settings(path)
-        limits = settings.limits
-        if self.fail_under is not None:
-            limits = limits._replace(fail_under=_parse_percentage("--fail-under", self.fail_under))
-        if self.fail_under_messages is not None:
-            share = _parse_percentage("--fail-under-messages", self.fail_under_messages)
-            limits = limits._replace(fail_under_messages=share)
-        if self.max_unroutable is not None:
-            limit = parse_quota(self.max_unroutable)
-            if limit is None:
-                raise InputError(
-                    f"--max-unroutable: a number of messages such as 100, or 0.5%, not {self.max_unroutable!r}"
-                )
-            limits = limits._replace(max_unroutable=limit)
+        limits = settings.limits._replace(**{name: read_option(name, text) for name, text in self.limits.items()})
         days = settings.stale_days if self.stale_days is None else self.stale_days
         return replace(settings, limits=limits, stale_days=days)
 
@@ -165,6 +151,13 @@ def _gather(
     return add
 
 
+def _make_thresholds(
+    settings_file: Path | None, stale_days: int | None, allow_unread: bool, **limits: str | None
+) -> Thresholds:
+    given = {name: text for name, text in limits.items() if text is not None}
+    return Thresholds(settings_file, stale_days, allow_unread, given)
+
+
 def _make_outputs(
     form: str | None, json: str | None, whole: bool, save_tally: Path | None, **files: Path | None
 ) -> Outputs:
@@ -214,6 +207,12 @@ def _may_be_report(name: str) -> bool:
 PRINTED: Final = ""
 """Value of --json where the report is printed."""
 PATH: Final = click.Path(path_type=Path)
+LIMITS: Final = {
+    "fail_under": ("PERCENT", "Minimum binding coverage: bindings hit, of those that can be."),
+    "fail_under_messages": ("PERCENT", "Minimum message coverage: messages that reach a queue."),
+    "max_unroutable": ("N", "Maximum number or share of unroutable messages: 100, or 0.5%."),
+}
+"""Threshold that has an option -> what the help calls its value, and the help."""
 
 spark_options = _gather(
     "where",
@@ -244,15 +243,10 @@ threshold_options = _gather(
             help="Thresholds and ignored bindings.  [default: [audit] of ./hashstar.toml, else [tool.hashstar.audit] "
             "of ./pyproject.toml]",
         ),
-        "fail_under": click.option(
-            "--fail-under", metavar="PERCENT", help="Minimum binding coverage: bindings hit, of those that can be."
-        ),
-        "fail_under_messages": click.option(
-            "--fail-under-messages", metavar="PERCENT", help="Minimum message coverage: messages that reach a queue."
-        ),
-        "max_unroutable": click.option(
-            "--max-unroutable", metavar="N", help="Maximum number or share of unroutable messages: 100, or 0.5%."
-        ),
+        **{
+            name: click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+            for name, (metavar, text) in LIMITS.items()
+        },
         "stale_days": click.option(
             "--stale-days",
             type=click.IntRange(1),
@@ -261,7 +255,7 @@ threshold_options = _gather(
         ),
         "allow_unread": allow_unread_option,
     },
-    Thresholds,
+    _make_thresholds,
 )
 output_options = _gather(
     "outputs",
@@ -298,13 +292,3 @@ def parse_time(option: str, text: str | None) -> int | None:
         return to_microseconds(datetime.fromisoformat(text))
     except ValueError:
         raise InputError(f"{option}: a time such as 2026-11-21 or 2026-11-21T09:30:00Z, not {text!r}") from None
-
-
-def _parse_percentage(option: str, text: str) -> Decimal:
-    try:
-        value = Decimal(text.strip().removesuffix("%"))
-    except InvalidOperation:
-        value = Decimal(-1)
-    if not 0 <= value <= 100:
-        raise InputError(f"{option}: a percentage from 0 to 100, not {text!r}")
-    return value

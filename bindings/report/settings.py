@@ -7,8 +7,9 @@ gate that never fails.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,8 @@ class _Position(NamedTuple):
         return _Position(self.file, f"{self.key}.{name}" if name.isidentifier() else f'{self.key}."{name}"')
 
     def error(self, problem: str) -> InputError:
+        if not self.file:  # an option
+            return InputError(f"{self.key}: {problem}")
         line, caret = locate(self.file, "", self.key.replace('"', ""))
         return InputError(f"{self.file}{line}: {self.key}: {problem}{caret}")
 
@@ -67,6 +70,16 @@ def read_settings(value: Any, file: str, key: str = "audit") -> Settings:
     found = _read_all(_SETTINGS, _read_table(value, position), position)
     limits = Limits(**{name: found.pop(name) for name in _LIMITS if name in found})
     return Settings(limits, **found)
+
+
+def read_option(name: str, text: str) -> Any:
+    """Return the threshold in the text of its option. Raises InputError, which names the option."""
+    form = _LIMITS[name]
+    value: str | Decimal = text
+    if form is not _QUOTA:
+        with suppress(InvalidOperation):
+            value = Decimal(text.strip().removesuffix("%"))
+    return form.read(value, _Position("", f"--{name.replace('_', '-')}"))
 
 
 def build_settings_schema() -> dict[str, Any]:

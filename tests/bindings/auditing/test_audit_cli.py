@@ -229,6 +229,7 @@ def test_bad_records_are_counted_and_kept_and_too_many_end_the_audit(folder: Pat
         (("-t", "nothing.bindings", "--no-spark", "archive.jsonl"), "nothing.bindings"),
         (("-t", "orders.bindings", "--no-spark", "empty.jsonl"), "empty.jsonl"),
         (("-t", "orders.bindings", "--no-spark", "archive.jsonl", "--fail-under", "110"), "from 0 to 100"),
+        (("-t", "orders.bindings", "--no-spark", "archive.jsonl", "--fail-under", "nan"), "from 0 to 100, not NaN"),
         (("-t", "orders.bindings", "--no-spark", "archive.jsonl", "--max-unroutable", "few"), "--max-unroutable"),
         (("-t", "orders.bindings", "--no-spark", "orders.bindings"), "orders.bindings: this is a topology"),
     ],
