@@ -17,6 +17,7 @@ from bindings.drawing.forms import (
     FEWEST,
     LARGE_PICTURE_NODES,
     MIN_REFERRING_NODES,
+    SYSTEMS,
     bundle_queues,
     make_picture,
     refer_to_hubs,
@@ -25,6 +26,7 @@ from bindings.drawing.model import OWN_NAME, Drawing, Edge, NodeId
 from bindings.drawing.svg import to_svg
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
+from exchange.partition.partitioning.strategies import STRATEGIES
 from tests.support.company_topologies import make_company
 
 
@@ -179,3 +181,7 @@ def test_a_long_name_is_shortened_in_the_middle_and_whole_in_the_tooltip() -> No
     picture = to_svg(draw(topology), "t")
     assert f"exchange '{name}': topic" in picture
     assert f">{name[:21]}...{name[-12:]}</text>" in picture
+
+
+def test_pictures_have_a_word_for_what_has_the_partitions_of_each_client() -> None:
+    assert {name.partition(".")[0] for name in STRATEGIES} == SYSTEMS.keys()

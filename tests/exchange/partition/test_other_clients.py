@@ -32,3 +32,9 @@ def test_the_strategies_of_other_clients_exist() -> None:
     assert named <= set(STRATEGIES)
     with pytest.raises(InputError, match=r"did you mean 'kafka\.murmur2'"):
         find_strategy("kafka.murmur")
+
+
+def test_no_partitioner_is_said_to_be_missing_that_a_strategy_mirrors() -> None:
+    missing = [(row.client, row.partitioner) for row in OTHER_CLIENTS if row.strategy is None]
+    mirrored = [strategy.mirrors.lower() for strategy in STRATEGIES.values()]
+    assert [each for each in missing if any(all(word.lower() in text for word in each) for text in mirrored)] == []
