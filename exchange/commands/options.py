@@ -1,7 +1,7 @@
 """The vocabulary of options: what several commands have in common is defined once, and here.
 
 docs/commands.md has the table that users read. `HashstarCommand` and `CommandGroup` are the classes of all commands of
-the program; `topology_option`, `form_options`, `output_option` and `accept_old_name` add what their names say.
+the program; the other functions return or add the options, and the types of values, that their names say.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ FILES: Final = ("FILE", "PATH", "DIR", "TOPOLOGY", "ARCHIVE", "IN", "[OUT]", "OU
 """What stands in the help for names of files, which shells complete."""
 
 
-SPEAKING: Final = 5
-"""Minimum number of letters of a word of a misspelt option that is searched for in the help of others."""
+MIN_SEARCHED_LETTERS: Final = 5
+"""Minimum number of letters of a word in an unknown option that is searched for in the help of known ones."""
 MAX_SUGGESTED: Final = 3
 """Maximum number of options that are suggested for an unknown one."""
 
 
-def _set(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _keep_in_context(key: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return a callback that keeps the value of an option under a key of the context."""
     return lambda context, _, value: context.meta.update({key: value}) if value else None
 
 
@@ -55,11 +56,11 @@ def _common_options() -> list[click.Parameter]:
     """Return new options that all commands have, besides --help."""
     return [
         click.Option(
-            ["--quiet", "-q"], is_flag=True, expose_value=False, callback=_set(QUIET),
+            ["--quiet", "-q"], is_flag=True, expose_value=False, callback=_keep_in_context(QUIET),
             help="Print results and errors only: no warnings, notes and progress.",
         ),
         click.Option(
-            ["--verbose", "-v"], count=True, expose_value=False, callback=_set(VERBOSE),
+            ["--verbose", "-v"], count=True, expose_value=False, callback=_keep_in_context(VERBOSE),
             help="Show the log, and where errors come from; twice, in detail.",
         ),
     ]  # fmt: skip
@@ -80,7 +81,7 @@ class HashstarCommand(Exemplified):
     """A command with the options that all commands have, whose options may have had other names."""
 
     def __init__(self, *arguments: Any, example: str, elsewhere: str = "", **values: Any) -> None:
-        """Take an example of the command, of one line, and where settings are that are no options of it."""
+        """Take an example, as it is typed; ``elsewhere`` says in errors where settings are that are no options."""
         self.example, self.elsewhere = example, elsewhere and f"; {elsewhere}"
         values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
         super().__init__(*arguments, **values)
@@ -111,7 +112,7 @@ class HashstarCommand(Exemplified):
 
     def _find_described(self, name: str) -> list[str]:
         """Return the options with a word of this name in their help, or as a value: ``--min-coverage``, ``--junit``."""
-        words = [word for word in name.strip("-").lower().split("-") if len(word) >= SPEAKING]
+        words = [word for word in name.strip("-").lower().split("-") if len(word) >= MIN_SEARCHED_LETTERS]
         options = [each for each in self.params if isinstance(each, click.Option) and not each.hidden]
         for word in reversed(words):  # the last one is the noun
             found = [f"{each.opts[0]} {word}" for each in options if word in getattr(each.type, "choices", ())]
@@ -196,7 +197,7 @@ def _check_files(context: click.Context) -> None:
 
 
 def _identify(name: str | Path) -> object:
-    """Return what two names of one file have in common, be it there or not; None for a device, a pipe or no file."""
+    """Return a value that is equal for all names of one file, also of a missing one; None for a device or a pipe."""
     try:
         found = Path(name).stat()
     except FileNotFoundError:
@@ -262,7 +263,7 @@ class Renamed(click.Option):
     """An old name of an option, hidden, that does what the new one does, with a note."""
 
     def __init__(self, names: Sequence[str], to: Mapping[str, str | None], **values: Any) -> None:
-        """Take the options that stand for it, each with its value; None for the value that is given."""
+        """Take the new options, each with its value; None stands for the value that the user gives."""
         super().__init__(names, hidden=True, expose_value=False, **values)
         self.to: Final = to
 
@@ -304,7 +305,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "duration"
 
     def __init__(self, least: float = 0.0, most: float = 365 * 86_400.0) -> None:
-        """Take the shortest and the longest time."""
+        """Take the shortest and the longest time, in seconds."""
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -320,10 +321,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class LinesFile(click.File):
-    """The type of an argument with a file of JSON lines; where it is none, ``hint`` says what would be."""
+    """The type of an argument with a file of JSON lines; errors end with ``hint``, what to write without a file."""
 
     def __init__(self, hint: str) -> None:
-        """Take what the file has, and how it is said without one."""
         super().__init__("rb")
         self._hint = hint
 
@@ -384,4 +384,4 @@ def wait_option(default: float, help_text: str, name: str = "--wait") -> Callabl
 allow_unread_option = click.option(
     "--allow-unread", is_flag=True, help="Make claims about what was read, although parts of a source were not read."
 )
-"""The option by which a user wants claims all the same; without it, nothing is proved of such a source."""
+"""Without this option, nothing is proved of a source with parts that were not read."""

@@ -22,7 +22,7 @@ from exchange.routing.route import Obstacle
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-MAX_MEASURED = 50
+MAX_MEASURED: Final = 50
 """Maximum number of bindings of one exchange whose distance is computed exactly: those with the smallest estimate."""
 
 MAX_MISSED_BINDINGS: Final = 100_000
@@ -66,11 +66,11 @@ def find_obstacles(walk: Walk, queue: str) -> tuple[Obstacle, ...]:
             continue
         for source, step in _steps_into(walk, at):
             total = distance + step.distance
-            there = Destination("exchange", source)
-            if total < best.get(there, float("inf")):
-                best[there] = total
+            earlier = Destination("exchange", source)
+            if total < best.get(earlier, float("inf")):
+                best[earlier] = total
                 pushed += 1
-                heapq.heappush(heap, (total, pushed, there, (*step.obstacles, *obstacles)))
+                heapq.heappush(heap, (total, pushed, earlier, (*step.obstacles, *obstacles)))
     return ()
 
 
@@ -85,13 +85,14 @@ def _steps_into(walk: Walk, destination: Destination) -> Iterable[tuple[str, Nea
             yield source, find_nearest(walk, exchange, bindings)
     if destination.kind == "exchange":
         for source, alternate in walk.alternates.items():
-            if alternate == destination.name and not source:
-                # The default exchange passes on all that reaches it as an alternate, but nothing published to it.
-                if walk.message.exchange:
-                    yield source, NearestPath(0.0, ())
-            elif alternate == destination.name:
+            if alternate != destination.name:
+                continue
+            if source:
                 reason = f"it is the alternate exchange of '{source}', whose own bindings matched"
                 yield source, NearestPath(OTHER_ROUTE, (Obstacle(source, destination, None, reason),))
+            elif walk.message.exchange:
+                # The default exchange passes on all that reaches it as an alternate, but nothing published to it.
+                yield source, NearestPath(0.0, ())
     elif "" in walk.reached:
         key, name = walk.message.routing_key, destination.name
         differs = describe_difference(key, name)
@@ -117,14 +118,14 @@ def find_nearest(walk: Walk, exchange: Exchange, bindings: Sequence[Binding]) ->
 
 
 def find_missed(walk: Walk) -> tuple[Obstacle, ...]:
-    """Return why the binding did not match that came nearest, of all exchanges which the message reached.
+    """Return the obstacle at the binding that came nearest to matching, of all exchanges that the message reached.
 
     Empty if these have no bindings, or more than `MAX_MISSED_BINDINGS` altogether.
     """
-    ways = [(walk.tables.exchanges[name], walk.tables.bindings_from(name)) for name in sorted(walk.reached) if name]
-    if sum([len(bindings) for _, bindings in ways]) > MAX_MISSED_BINDINGS:
+    sources = [(walk.tables.exchanges[name], walk.tables.bindings_from(name)) for name in sorted(walk.reached) if name]
+    if sum([len(bindings) for _, bindings in sources]) > MAX_MISSED_BINDINGS:
         return ()
-    found = [find_nearest(walk, exchange, tuple(bindings)) for exchange, bindings in ways if bindings]
+    found = [find_nearest(walk, exchange, tuple(bindings)) for exchange, bindings in sources if bindings]
     return min(found, key=lambda path: path.distance, default=NearestPath(0.0, ())).obstacles
 
 

@@ -79,8 +79,8 @@ SURVIVORS: Final[list[Mutant]] = [
         "exchange/routing/test_nearest.py",
         (
             "a nearer way that is found later is not taken",
-            'if total < best.get(there, float("inf")):',
-            "if there not in best:",
+            'if total < best.get(earlier, float("inf")):',
+            "if earlier not in best:",
         ),
     ),
     *mutants_of(

@@ -43,7 +43,7 @@ class Queues(NamedTuple):
 
     topics: Mapping[str, TopicQueues] = MappingProxyType({})
     latencies: Mapping[str, Latency] = MappingProxyType({})
-    """Broker -> when it last could, and did, take batches; only with ``availability_timeout_ms``."""
+    """Broker -> when it last had ready batches, and last could take them; only with ``availability_timeout_ms``."""
     drained_last: Mapping[str, int] = MappingProxyType({})
     """Broker -> position, among its partitions, of the one that was drained last: the next drain begins there."""
 
@@ -117,7 +117,7 @@ class Accumulator:
             else:
                 partition = wanted
             waiting = batches.get(partition, ())
-            if wanted is None and (moved := self._leave(waiting, sticky, partitions, inputs)):
+            if wanted is None and (moved := self._leave_partition(waiting, sticky, partitions, inputs)):
                 sticky = moved
                 continue
             last = waiting[-1] if waiting else None
@@ -129,7 +129,7 @@ class Accumulator:
                 waiting = (*waiting[:-1], last._replace(closed=True))
                 batches = {**batches, partition: waiting}
                 # A switch was put off until this batch is full: the record may begin a batch elsewhere instead.
-                if wanted is None and (moved := self._leave(waiting, sticky, partitions, inputs)):
+                if wanted is None and (moved := self._leave_partition(waiting, sticky, partitions, inputs)):
                     sticky = moved
                     continue
             begun = Batch.begin(record, self.batch_size, inputs.now)
@@ -218,10 +218,10 @@ class Accumulator:
         drained = now if can_take or broker not in queues.latencies else queues.latencies[broker].drained
         return queues._replace(latencies={**queues.latencies, broker: Latency(now, drained)})
 
-    def _leave(
+    def _leave_partition(
         self, waiting: tuple[Batch, ...], sticky: StickyMemory, partitions: Partitions, inputs: Inputs
     ) -> StickyMemory | None:
-        """Return the memory after a switch that was put off, now that all batches are full; None if none was.
+        """Return the memory after a switch of partitions that waited until all batches are full; None if none is due.
 
         The partition may be the same again (`RecordAccumulator.partitionChanged`).
         """

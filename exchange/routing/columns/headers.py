@@ -38,6 +38,8 @@ ARCHIVED: Final = [
 
 ABSENT: Final = 0
 """Code of a header that a row does not have."""
+VOID: Final = 1
+"""Code of a header of a map that is null."""
 
 
 class HeaderColumn:
@@ -55,7 +57,7 @@ class HeaderColumn:
         if without_views != kind:  # few functions of Arrow take views
             column, kind = column.cast(without_views), without_views
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            column = _map_of_list(column, what)
+            column = _to_maps(column, what)
         elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
             column = column.dictionary_encode()
         elif not (pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_null(kind)):
@@ -97,7 +99,7 @@ class HeaderColumn:
             headers = {name: decode_field(each["type"], each["value"]) for name, each in value}
         else:
             headers = dict(value)
-        return _check(headers, self._what, row)
+        return _check_headers(headers, self._what, row)
 
     def _codes(self, name: str) -> npt.NDArray[np.int64]:
         """Return for each row a code of the value that the header has, ``ABSENT`` if the row lacks it."""
@@ -115,7 +117,7 @@ class HeaderColumn:
             if len(at):
                 rows = np.repeat(np.arange(len(column)), np.diff(offsets))
                 values = column.items.slice(first, last - first).take(pa.array(at))
-                result[rows[at]] = _encode(values, null=1)
+                result[rows[at]] = _encode(values, null=VOID)
         elif pa.types.is_dictionary(kind):
             found: dict[str, int] = {}
             codes = [
@@ -148,7 +150,8 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
 
 
-def _map_of_list(column: pa.Array, what: str) -> pa.Array:
+def _to_maps(column: pa.Array, what: str) -> pa.Array:
+    """Return a column of lists of keys and values as one of maps. Raises InputError for other lists."""
     inner = column.type.value_type
     if not (pa.types.is_struct(inner) and inner.num_fields == 2):
         raise InputError(f"{what} are structs, maps or JSON, not Arrow's {column.type}")
@@ -158,7 +161,7 @@ def _map_of_list(column: pa.Array, what: str) -> pa.Array:
 
 
 def _encode(values: pa.Array, null: int) -> npt.NDArray[np.int64]:
-    """Return a code for each value, 2 or greater, equal for equal values; ``null`` for nulls."""
+    """Return a code for each value, 2 or greater, equal for equal values; ``null`` for nulls, 0 or 1."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):  # by their bits: 0.0 and -0.0 are two values
@@ -179,7 +182,7 @@ def _parse(text: str, what: str) -> dict[str, Any]:
         raise InputError(f"{what}: {error.msg} at column {error.colno} of {text!r:.60}") from None
 
 
-def _check(headers: dict[str, Any], what: str, row: int) -> dict[str, Any]:
+def _check_headers(headers: dict[str, Any], what: str, row: int) -> dict[str, Any]:
     try:
         check_fields(headers, what)
     except (TypeError, ValueError) as error:

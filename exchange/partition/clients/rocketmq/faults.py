@@ -75,7 +75,7 @@ class FaultEra(NamedTuple):
     shuffles: bool = False
     """Whether `pickOneAtLeast` shuffles the brokers first."""
     renames: bool = False
-    """Whether the queue in the list itself is replaced by that of the broker picked: the bug apache/rocketmq#7779."""
+    """Whether the picked broker's queue also replaces the one in the client's list: the bug apache/rocketmq#7779."""
     wraps: bool = True
     """Whether the search goes on when the index passes Integer.MAX_VALUE; else it ends there, with the next queue."""
     filters: bool = False
@@ -91,26 +91,26 @@ QUICK: Final = Durations(
 )
 
 
-def _any(broker: str, last: str | None) -> bool:
+def _take_any(broker: str, last: str | None) -> bool:
     return True
 
 
-def _same(broker: str, last: str | None) -> bool:
+def _take_same(broker: str, last: str | None) -> bool:
     return last is None or broker == last
 
 
-def _other(broker: str, last: str | None) -> bool:
+def _take_other(broker: str, last: str | None) -> bool:
     return broker != last
 
 
 ERAS: Final[Mapping[tuple[int, ...], FaultEra]] = MappingProxyType({
-    (4, 0): FaultEra(SLOW, _same, shuffles=True, renames=True),
-    (4, 8): FaultEra(SLOW, _any, shuffles=True, renames=True),
-    (4, 9, 4): FaultEra(SLOW, _any, renames=True),
-    (4, 9, 8): FaultEra(SLOW, _any),
-    (5, 0): FaultEra(SLOW, _any, renames=True),
-    (5, 1, 1): FaultEra(SLOW, _other, renames=True, wraps=False),
-    (5, 1, 4): FaultEra(QUICK, _other, shuffles=True, filters=True),
+    (4, 0): FaultEra(SLOW, _take_same, shuffles=True, renames=True),
+    (4, 8): FaultEra(SLOW, _take_any, shuffles=True, renames=True),
+    (4, 9, 4): FaultEra(SLOW, _take_any, renames=True),
+    (4, 9, 8): FaultEra(SLOW, _take_any),
+    (5, 0): FaultEra(SLOW, _take_any, renames=True),
+    (5, 1, 1): FaultEra(SLOW, _take_other, renames=True, wraps=False),
+    (5, 1, 4): FaultEra(QUICK, _take_other, shuffles=True, filters=True),
 })  # fmt: skip
 """First version of a range -> its rules. 4.0-4.7 retry the broker that failed (apache/rocketmq#1576, #2046)."""
 
@@ -195,11 +195,13 @@ class FaultStrategy:
             return FaultSelection(queue, choice.rule, memory._replace(turn=turn), faults)
         search = _Selection(self, partitions, faults, memory, inputs)
         if self.era.filters:
-            return search.by_filters(last_broker, reset_index=reset_index)
-        return search.by_availability(last_broker, _count_queues(partitions) if write_queues is None else write_queues)
+            return search.select_by_filters(last_broker, reset_index=reset_index)
+        return search.select_by_availability(
+            last_broker, _count_queues(partitions) if write_queues is None else write_queues
+        )
 
     def pick_one_at_least(self, faults: Faults, worst: int | None, inputs: Inputs) -> tuple[str | None, int | None]:
-        """Return a broker for the case that none is available, and the new index ``worst`` (`pickOneAtLeast`).
+        """Return the broker to use if none is available, and the new index ``worst`` (`pickOneAtLeast`).
 
         Before 5.1.4 the brokers in the better half of the table take turns; since then it is a random reachable broker,
         but no send calls the method any more. The broker is None if the table has none, and where 4.8 fails because
@@ -212,7 +214,7 @@ class FaultStrategy:
             return next((broker for broker in brokers if faults[broker].reachable), None), worst
         if not brokers:
             return None, worst
-        brokers.sort(key=lambda broker: _badness(faults[broker], inputs.now))
+        brokers.sort(key=lambda broker: _rank(faults[broker], inputs.now))
         half = len(brokers) // 2
         if not half:
             return brokers[0], worst
@@ -243,7 +245,7 @@ def probe(faults: Faults, broker: str, now: int, *, answered: bool | None) -> Fa
 
 
 class _Selection:
-    """One selection, which moves the thread's index."""
+    """One selection. It advances the thread's index; its result has the memory and the table afterwards."""
 
     def __init__(
         self, strategy: FaultStrategy, partitions: Partitions, faults: Faults, memory: ThreadMemory, inputs: Inputs
@@ -261,53 +263,53 @@ class _Selection:
             self._index = None
             self._renamed = MappingProxyType({})
 
-    def by_filters(self, last: str | None, *, reset_index: bool) -> FaultSelection:
+    def select_by_filters(self, last: str | None, *, reset_index: bool) -> FaultSelection:
         """Select as since 5.1.4: a queue of an available broker, else of a reachable one, else the next queue."""
         # The first loop searches for an available broker, the second one for a reachable one; both move the index.
         if reset_index:
             self._index = self._inputs.draw((1 << 31) - 1)
         for rule, is_good in (("available", self._is_available), ("reachable", self._is_reachable)):
             for _ in range(self._partitions.count):
-                queue = self._at(self._turn())
-                if is_good(queue.broker) and _other(queue.broker, last):
-                    return self._selection(queue, f"{rule}, not {last}" if last is not None else rule)
-        return self._next()
+                queue = self._queue_at(self._next_position())
+                if is_good(queue.broker) and _take_other(queue.broker, last):
+                    return self._build_selection(queue, f"{rule}, not {last}" if last is not None else rule)
+        return self._select_next()
 
-    def by_availability(self, last: str | None, write_queues: Mapping[str, int]) -> FaultSelection:
+    def select_by_availability(self, last: str | None, write_queues: Mapping[str, int]) -> FaultSelection:
         """Select as before 5.1.4: a queue of an available broker, else of a broker picked, else the next queue."""
         era, count = self._strategy.era, self._partitions.count
-        number = self._step()
+        number = self._next_number()
         for ahead in range(count):
             tried = to_signed(number + ahead)
             # Java's remainder is negative then, unless it is 0: the list throws, and the client takes the next queue.
             if tried < 0 and not era.wraps and tried % count:
-                return self._next()
-            queue = self._at(find_position(tried, count))
+                return self._select_next()
+            queue = self._queue_at(find_position(tried, count))
             if self._is_available(queue.broker) and era.takes(queue.broker, last):
-                return self._selection(queue, "available")
+                return self._build_selection(queue, "available")
         picked, self._worst = self._strategy.pick_one_at_least(self._faults, self._worst, self._inputs)
         queues = write_queues.get(picked, 0) if picked is not None else 0
         if picked is None or queues <= 0:
             self._faults = _without(self._faults, picked)
-            return self._next()
-        replaced = self._turn()
-        queue = MessageQueue(picked, compute_remainder(self._step(), queues))
+            return self._select_next()
+        replaced = self._next_position()
+        queue = MessageQueue(picked, compute_remainder(self._next_number(), queues))
         if era.renames:
             self._renamed = MappingProxyType({**self._renamed, replaced: queue})
-        return self._selection(queue, "no available broker; one picked of the better half")
+        return self._build_selection(queue, "no available broker; one picked of the better half")
 
-    def _next(self) -> FaultSelection:
-        return self._selection(self._at(self._turn()), "the next one")
+    def _select_next(self) -> FaultSelection:
+        return self._build_selection(self._queue_at(self._next_position()), "the next one")
 
-    def _step(self) -> int:
+    def _next_number(self) -> int:
         index = self._indexes.first(to_signed(self._inputs.draw(1 << 32))) if self._index is None else self._index
         self._index, number = self._indexes.step(index)
         return number
 
-    def _turn(self) -> int:
-        return find_position(self._step(), self._partitions.count)
+    def _next_position(self) -> int:
+        return find_position(self._next_number(), self._partitions.count)
 
-    def _at(self, index: int) -> MessageQueue:
+    def _queue_at(self, index: int) -> MessageQueue:
         return self._renamed.get(index) or MessageQueue.from_partition(self._partitions.all[index])
 
     def _is_available(self, broker: str) -> bool:
@@ -316,7 +318,7 @@ class _Selection:
     def _is_reachable(self, broker: str) -> bool:
         return broker not in self._faults or self._faults[broker].reachable
 
-    def _selection(self, queue: MessageQueue, rule: str) -> FaultSelection:
+    def _build_selection(self, queue: MessageQueue, rule: str) -> FaultSelection:
         turn = None if self._index is None else Turn(self._index, self._partitions)
         return FaultSelection(queue, rule, ThreadMemory(turn, self._worst, self._renamed), self._faults)
 
@@ -327,7 +329,7 @@ def _fault_era(version: str, faithful: bool) -> FaultEra:
     *_, era = [era for since, era in ERAS.items() if since <= number]
     if faithful:
         return era
-    return era._replace(takes=_any if era.takes is _same else era.takes, renames=False)
+    return era._replace(takes=_take_any if era.takes is _take_same else era.takes, renames=False)
 
 
 def _count_queues(partitions: Partitions) -> Mapping[str, int]:
@@ -339,7 +341,7 @@ def _without(faults: Faults, broker: str | None) -> Faults:
     return MappingProxyType({name: item for name, item in faults.items() if name != broker})
 
 
-def _badness(item: FaultItem, now: int) -> tuple[bool, int, int]:
+def _rank(item: FaultItem, now: int) -> tuple[bool, int, int]:
     """Return the sort key of a row, best first (`FaultItem.compareTo`)."""
     return not item.is_available(now), item.latency, item.available_from
 
