@@ -34,7 +34,7 @@ class DocumentContent(NamedTuple):
     """Virtual host -> its section; at least one."""
     profile: Profile | None
     again: tuple[tuple[int, str], ...]
-    """Line and text about each binding that is there twice."""
+    """Line of each repeated binding, with the text of a warning."""
 
 
 def read(
@@ -93,6 +93,7 @@ class _DocumentReader:
         self._destinations: dict[tuple[str, str], Destination] = {}
         self._budget = ExpansionBudget()
         self._loops = 0
+        """Number of ``for`` around the statement that is carried out."""
 
     def content(self) -> DocumentContent:
         """Return all that has been read."""
@@ -101,7 +102,7 @@ class _DocumentReader:
         return DocumentContent(sections, self._profile, tuple(self._again))
 
     def run(self, lines: Iterable[tuple[int, Statement]], scope: dict[str, tuple[VariableValue, ...]]) -> None:
-        """Carry out the statements of one level; the ``for`` above a deeper block carries out that block."""
+        """Carry out the statements of one level; deeper ones are carried out by the ``for`` above them."""
         # A ``for`` runs only when its whole block is known: at the next statement of its own level, or at the end.
         loop: tuple[SyntaxNode, list[Token]] | None = None
         block: list[tuple[int, Statement]] = []
@@ -203,7 +204,7 @@ class _DocumentReader:
             self._observe(self._vhost, line, 0, part)
 
     def _declare_run(self, row: SourceLine) -> None:
-        """Declare the bindings of a run, as `_declare` does one by one."""
+        """Declare the bindings of a run of plain lines: a short way for what `_declare` does one by one."""
         known, destinations, vhost = self._here.bindings, self._destinations, self._vhost
         source = ""
         for line, (name, queue, key) in enumerate(row.run, row.number):

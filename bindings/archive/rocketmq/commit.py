@@ -26,7 +26,7 @@ from exchange.rocketmq.stored_record import (
 )
 
 DECIMAL: Final = re.compile("[0-9]{1,18}")
-KEYS: Final = " "
+KEY_SEPARATOR: Final = " "
 """The separator of the keys of a message (`MessageConst.KEY_SEPARATOR`)."""
 
 
@@ -81,7 +81,7 @@ class CommitRecord(NamedTuple):
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys in the property KEYS."""
-        return tuple([key for key in self.properties.get("KEYS", "").split(KEYS) if key])
+        return tuple([key for key in self.properties.get("KEYS", "").split(KEY_SEPARATOR) if key])
 
     @property
     def unique_id(self) -> str | None:
@@ -159,7 +159,7 @@ class CommitLog:
             with Mapped(path) as data:
                 for at, record in read_log(data, base, Split(path)):
                     if isinstance(record, LogRecord):
-                        yield _build_stored(data, at, base + at, record)
+                        yield _build_record(data, at, base + at, record)
                     else:
                         yield Bad(path, base + at, record, take_sample(data[at : at + 100]))
             expected = base + size
@@ -174,7 +174,7 @@ class CommitLog:
             return "the log ends before it"
         with Mapped(path) as data:
             record = read_record(data, base, place - base)
-            return _build_stored(data, place - base, place, record) if isinstance(record, LogRecord) else record
+            return _build_record(data, place - base, place, record) if isinstance(record, LogRecord) else record
 
 
 def parse_number(text: str, otherwise: int) -> int:
@@ -182,7 +182,7 @@ def parse_number(text: str, otherwise: int) -> int:
     return int(text) if DECIMAL.fullmatch(text) else otherwise
 
 
-def _build_stored(data: Bytes, at: int, place: int, record: LogRecord) -> CommitRecord:
+def _build_record(data: Bytes, at: int, place: int, record: LogRecord) -> CommitRecord:
     _, _, _, queue, flag, offset, _, system_flag, born = START.unpack_from(data, at)
     born_bytes, stored_bytes = count_host_bytes(system_flag)
     time_at = at + START.size + born_bytes

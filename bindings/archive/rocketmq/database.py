@@ -14,8 +14,8 @@ folder                     column family       entries
 =========================  ==================  ===============================================================
 
 RocksDB is opened to read only, through links in a temporary folder: the library writes a file beside those that it
-opens, and a store may belong to a running broker. A broker keeps its newest units in memory until it ends; on the next
-start it makes them again from the commit log.
+opens, and a store may belong to a running broker. A broker keeps its newest units in memory, unseen here, until
+it ends; when it starts, it makes those that are missing again from the commit log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DatabaseQueue:
     queue: int
     units: Units
     files: tuple[NumberedFile, ...] = ()
-    """None: the files of the database hold all queues."""
+    """Always empty: no file of the database is that of one queue."""
     batches: bool = False
 
     def read(self) -> Iterator[Units | Bad]:
@@ -87,14 +87,14 @@ def open_database(folder: Path) -> Iterator[Callable[[str], Iterator[tuple[bytes
         try:
             names = Rdict.list_cf(linked, Options(raw_mode=True))
             families = {name: Options(raw_mode=True) for name in names}
-            held = Rdict(linked, Options(raw_mode=True), families, AccessType.read_only())
+            database = Rdict(linked, Options(raw_mode=True), families, AccessType.read_only())
         except Exception as error:  # noqa: BLE001  the library raises plain exceptions
             reason = str(error).replace(linked, str(folder))
             raise InputError(f"{folder}: RocksDB cannot read it: {reason}") from None
         try:
-            yield lambda name: _list_entries(folder, held, name) if name in names else iter(())
+            yield lambda name: _list_entries(folder, database, name) if name in names else iter(())
         finally:
-            held.close()
+            database.close()
 
 
 def _link(path: Path, at: Path) -> None:
@@ -104,9 +104,9 @@ def _link(path: Path, at: Path) -> None:
         shutil.copyfile(path, at)
 
 
-def _list_entries(folder: Path, held: Any, name: str) -> Iterator[tuple[bytes, bytes]]:
+def _list_entries(folder: Path, database: Any, name: str) -> Iterator[tuple[bytes, bytes]]:
     try:
-        yield from held.get_column_family(name).items()
+        yield from database.get_column_family(name).items()
     except Exception as error:  # noqa: BLE001  as above
         raise InputError(f"{folder}: RocksDB cannot read it: {error}") from None
 

@@ -87,7 +87,7 @@ SYSTEM: Final = frozenset({
 GREATEST_PRIORITY: Final = 255
 """Greatest priority of AMQP; a greater one of RocketMQ stays a header."""
 CHUNK: Final = 1 << 20
-"""Number of zero bytes (fewer at the end of the file) that mark the end of the written log."""
+"""Number of zero bytes that mark the end of what was written; at the end of the file fewer are enough."""
 
 
 class LogRecord(NamedTuple):
@@ -135,6 +135,7 @@ class RocketmqLog(Format):
         """Return all records up to the last whole one; the whole file if it ends with a blank."""
         with Mapped(path) as data:
             base = _find_base(path, data)
+            # Beginnings of the splits, of the last record, and where the search is.
             starts, last, place, is_open = [start], -1, start, False
             while place < len(data):
                 size = START.unpack_from(data, place)[0] if _claims_place(data, base, place) else 0
@@ -191,9 +192,10 @@ class RocketmqLog(Format):
             yield rows.batch()
 
     def _add(self, rows: Rows, topic: str, body: bytes, properties: dict[str, str], born: int, place: int) -> None:
+        """Add a message. Raises InputError for one without the fields that are to be exchange and routing key."""
         texts = []
         for wanted, what in ((self.mapping.exchange, "exchange"), (self.mapping.routing_key, "routing key")):
-            text = _read_place(wanted, topic, properties)
+            text = _find_field(wanted, topic, properties)
             if text is None and what == "routing key" and self.mapping.allows_no_key:
                 text = ""
             if text is None:
@@ -208,7 +210,8 @@ class RocketmqLog(Format):
         rows.add(Message(texts[0], texts[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
 
 
-def _read_place(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
+def _find_field(wanted: str, topic: str, properties: dict[str, str]) -> str | None:
+    """Return what a `FieldMapping` points to, such as ``tag`` or ``header:region``; None if the message lacks it."""
     if wanted == "topic":
         return topic
     if wanted.startswith("="):

@@ -43,6 +43,7 @@ LOCAL: Final = re.compile(r"local(\[|$)")
 """Matches a master whose workers run on this machine, with the environment of this process."""
 
 POLL_SECONDS: Final = 0.2
+"""Seconds between two looks at the progress of Spark."""
 LOG_LINES: Final = 5
 """Maximum number of lines of the log that an error quotes."""
 LOG_BYTES: Final = 1 << 14
@@ -53,8 +54,8 @@ QUIET: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false", "spark.sql.catalogImplementation": "in-memory",
     "spark.python.authenticate.socketTimeout": "10min",
 }  # fmt: skip
-"""Settings of an embedded Spark: no server, nothing on the terminal, no Hive. Where the machine is busy, the 15 seconds
-that its Python has to connect are too few."""
+"""Settings of an embedded Spark: no server, nothing on the terminal, no Hive. By default its Python has 15 seconds to
+connect, which are too few on a busy machine."""
 
 Step: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished Spark tasks, and the number of all tasks known so far."""
@@ -67,8 +68,9 @@ def open_session(
     """Yield a session: the active one, or that of spark-submit; else a new one that ends with this context.
 
     ``master`` is in Spark's notation, by default ``local[*]``; ``remote`` is an address of Spark Connect, by default
-    SPARK_REMOTE; ``conf`` has settings of Spark, which override the defaults of this module. Workers on other machines
-    get this package; numpy, pyarrow and pandas must be installed there. Raises InputError, naming what is missing.
+    that in the environment variable SPARK_REMOTE; ``conf`` has settings of Spark, which override the defaults of this
+    module. Workers on other machines get this package; numpy, pyarrow and pandas must be installed there. Raises
+    InputError, naming what is missing.
     """
     find_spark_version()
     from pyspark.sql import SparkSession
@@ -96,7 +98,7 @@ def open_session(
 
 
 def ship_packages(spark: SparkSession) -> None:
-    """Have the workers of a session import this package, once, unless they run on this machine with its environment.
+    """Send this package to the workers of a session, once; workers on this machine have it already.
 
     numpy, pyarrow and pandas must be installed there.
     """
@@ -164,12 +166,12 @@ def _start(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack)
         **QUIET,
         "spark.app.name": "hashstar",
         "spark.master": master,
-        "spark.driver.memory": f"{_memory()}g",
+        "spark.driver.memory": f"{_choose_heap_gib()}g",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        stack.enter_context(_environment("PYSPARK_PYTHON", sys.executable))  # the workers' Python must be this one
+        stack.enter_context(_set_environment("PYSPARK_PYTHON", sys.executable))  # the workers' Python must be this one
     wanted = SparkConf().setAll([*{**settings, **conf}.items()])
     log = folder / "spark.log"
     try:
@@ -177,10 +179,11 @@ def _start(master: str, conf: Mapping[str, str], folder: Path, stack: ExitStack)
             gateway: Any = SparkContext._gateway or launch_gateway(wanted, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
         return SparkSession(SparkContext(conf=wanted, gateway=gateway))
     except Exception as error:  # noqa: BLE001  whatever Spark raises
-        raise InputError(f"Spark does not start with master {master}: {_reason(error, log)}") from None
+        raise InputError(f"Spark does not start with master {master}: {_explain_failure(error, log)}") from None
 
 
 def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    """Open a session of Spark Connect."""
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 
@@ -195,10 +198,11 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     except (PySparkImportError, ImportError) as error:
         raise InputError(f"Spark Connect needs more packages ({error}): pip install 'pyspark[connect]'") from None
     except Exception as error:  # noqa: BLE001  whatever Spark raises
-        raise InputError(f"Spark Connect at {remote}: {_reason(error)}") from None
+        raise InputError(f"Spark Connect at {remote}: {_explain_failure(error)}") from None
 
 
-def _reason(error: Exception, log: Path | None = None) -> str:
+def _explain_failure(error: Exception, log: Path | None = None) -> str:
+    """Return the first line of an error, and below it the last lines of Spark's log."""
     first = str(error).strip().partition("\n")[0] or type(error).__name__
     lines: list[str] = []
     if log is not None and log.exists():
@@ -207,7 +211,7 @@ def _reason(error: Exception, log: Path | None = None) -> str:
     return "\n  ".join([first, *lines[-LOG_LINES:]])
 
 
-def _memory() -> int:
+def _choose_heap_gib() -> int:
     """Return the size of the JVM's heap in GiB: a quarter of the machine's memory, within bounds."""
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
@@ -217,7 +221,8 @@ def _memory() -> int:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
+def _set_environment(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable while this context is open."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -267,7 +272,7 @@ def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
         def handle(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
             for stage in stages or ():
                 seen[stage.stage_id] = stage.num_completed_tasks, stage.num_tasks
-            _sum(seen, step)
+            _report_progress(seen, step)
 
         handler: Any = handle  # declared as an abstract class, but Spark accepts any function
         spark.registerProgressHandler(handler)
@@ -277,7 +282,7 @@ def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
             spark.removeProgressHandler(handler)
         return
     end = threading.Event()
-    thread = threading.Thread(target=_poll, args=(spark, step, end), name="hashstar-progress", daemon=True)
+    thread = threading.Thread(target=_poll_progress, args=(spark, step, end), name="hashstar-progress", daemon=True)
     thread.start()
     try:
         yield
@@ -286,7 +291,7 @@ def watch_progress(spark: SparkSession, step: Step) -> Iterator[None]:
         thread.join()
 
 
-def _poll(spark: SparkSession, step: Step, end: threading.Event) -> None:
+def _poll_progress(spark: SparkSession, step: Step, end: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     seen: dict[int, tuple[int, int]] = {}
     while not end.wait(POLL_SECONDS):
@@ -295,10 +300,11 @@ def _poll(spark: SparkSession, step: Step, end: threading.Event) -> None:
             info = tracker.getStageInfo(stage)
             if info is not None:
                 seen[stage] = info.numCompletedTasks, info.numTasks
-        seen |= {stage: (of, of) for stage, (_, of) in seen.items() if stage not in active}
-        _sum(seen, step)
+        seen |= {stage: (total, total) for stage, (_, total) in seen.items() if stage not in active}  # they are done
+        _report_progress(seen, step)
 
 
-def _sum(seen: Mapping[int, tuple[int, int]], step: Step) -> None:
+def _report_progress(seen: Mapping[int, tuple[int, int]], step: Step) -> None:
+    """Call ``step`` with the numbers of finished and of all tasks, given those of each stage."""
     if seen:
-        step(sum(done for done, _ in seen.values()), sum(of for _, of in seen.values()))
+        step(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))

@@ -1,4 +1,4 @@
-"""The facts of many outcomes as columns: they merge without a Python object for an outcome that nobody looks at."""
+"""The facts of many outcomes as columns: merging them makes no Python object for each outcome."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class FactColumns(NamedTuple):
         )  # fmt: skip
 
     def merge(self, rows: Indices, groups: Indices, number: int) -> FactColumns:
-        """Return the facts of ``number`` new groups: ``groups[n]`` adds those of ``rows[n]``, in any order.
+        """Return the facts of ``number`` new groups: row ``rows[n]`` of these is added to the new group ``groups[n]``.
 
-        It is what `Facts.__add__` returns, but of all facts at once, so that errors of summaries are smaller.
+        The result is that of `Facts.__add__`; as all rows are added at once, the summaries lose less.
         """
         order = np.argsort(groups, kind="stable")
         rows, groups = rows[order], groups[order]

@@ -1,6 +1,6 @@
-"""Transform topologies and definitions by names, and write down what was changed, what was left, and why.
+"""Carry out the transformations of given names, and note what was changed, what was left, and why.
 
-Of definitions, virtual hosts, users and parameters are transformed, too.
+Of definitions, not only the topologies are transformed, but also virtual hosts, users and parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Applied(NamedTuple):
     transformation: Transformation
     changes: tuple[TransformedPart, ...]
     left: tuple[Left, ...]
-    """What it is for and could not change."""
+    """Parts that it is for and could not change, each with the reason."""
 
     @property
     def applications(self) -> str:
@@ -95,7 +95,7 @@ def transform_topology(
 def transform_definitions(
     content: Definitions | Document, topologies: Sequence[Topology], names: frozenset[str]
 ) -> tuple[Definitions | Document, tuple[SectionChange, ...]]:
-    """Return the content of a source with these topologies in their virtual hosts, and the rest as the names want it.
+    """Return the content of a source with these topologies, and its other sections transformed as ``names`` say.
 
     All other keys stay as they are, also those that are unknown here. The profile is that of the topologies.
     """
@@ -144,7 +144,9 @@ def _name_types(definitions: Definitions) -> tuple[Definitions, int]:
     return definitions.with_topologies(changed), count
 
 
-def _without(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]:
+def _leave_out(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]:
+    """Return the edit that leaves these sections out."""
+
     def edit(definitions: Definitions) -> tuple[Definitions, int]:
         count = 0
         for section in sections:
@@ -155,7 +157,7 @@ def _without(*sections: str) -> Callable[[Definitions], tuple[Definitions, int]]
     return edit
 
 
-def _without_parameters(definitions: Definitions) -> tuple[Definitions, int]:
+def _leave_out_parameters(definitions: Definitions) -> tuple[Definitions, int]:
     """Leave out the parameters but for operator policies, which belong to topologies."""
     entries = definitions.other_entries("parameters")
     kept = [entry for entry in entries if entry.get("component") == COMPONENT]
@@ -194,15 +196,15 @@ SECTIONS: Final[tuple[SectionTransformation, ...]] = (
         "exclude-users",
         "users are left out; an import fails if permissions name a user that the new broker does not have: see "
         "exclude-permissions",
-        _without("users"),
+        _leave_out("users"),
     ),
     SectionTransformation(
         "exclude-permissions", "permissions are left out, also those of topics",
-        _without("permissions", "topic_permissions"),
+        _leave_out("permissions", "topic_permissions"),
     ),
     SectionTransformation(
         "exclude-runtime-parameters", "parameters are left out, such as shovels, but for operator policies",
-        _without_parameters,
+        _leave_out_parameters,
     ),
 )  # fmt: skip
 """In the order in which they are done."""
