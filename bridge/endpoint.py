@@ -82,7 +82,7 @@ class Delivery:
     """Its position in the lane, as the source counts: a delivery tag, an offset."""
     identity: str | None = None
     """A text that is equal each time the message is delivered; None if its source cannot promise one. Targets write it
-    in the place of any that the message has: see `bridge.interop.identity`."""
+    in place of one that the message brings along: see `bridge.interop.identity`."""
     time: int | None = None
     """When it was published, in microseconds since 1970, UTC, a signed 64-bit integer (see `validate_time`); None if
     the source does not know."""
@@ -174,8 +174,7 @@ class Misfit(Exception):
 
 
 Level = Literal["ok", "not checked", "warning", "error"]
-"""An error keeps the endpoint from working; a warning will become a problem one day. ``ok`` is only what was looked at:
-what the system does not show is ``not checked``."""
+"""What `Finding.level` can be. What the system does not show is ``not checked``, never ``ok``."""
 
 
 class Finding(NamedTuple):
@@ -259,18 +258,19 @@ class Source(Endpoint):
     transactional: bool = False
     """Whether a target reports to its system what is settled, in one transaction with what it writes."""
     takes_back: bool = False
-    """Whether its system puts back, which takes a moment, what was sent and is not settled when it is closed."""
+    """Whether its system, once the source is closed, takes a moment to requeue what it had sent and is not settled."""
 
     @property
     def settled_in(self) -> str | None:
-        """Where it is kept how far it is settled, beside the place that it reads: another object for this source goes
-        on there if this is equal. None: in memory alone, as of a stream without a file of offsets.
+        """What identifies, beside the place that it reads, where its progress is kept: another source for which both
+        are equal goes on where this one was settled. None: its progress is kept in memory alone, as that of a stream
+        without a file of offsets.
         """
         return ""
 
     @property
     def most_deliveries(self) -> int:
-        """Highest number of earlier deliveries of a message that its system will soon drop for them; 0 if none."""
+        """Highest number of earlier deliveries of a message that is near its delivery limit; 0 if none is."""
         return 0
 
     @property
@@ -285,8 +285,8 @@ class Source(Endpoint):
 
     @property
     def withheld(self) -> int:
-        """Number of these that the system gives out to nobody, or to another reader: those behind an open transaction,
-        those of a queue whose single active consumer is another program.
+        """Number of messages in `lag` that the system gives to nobody, or to another reader: those behind an open
+        transaction, those of a queue whose single active consumer is another program.
         """
         return 0
 
@@ -324,11 +324,11 @@ class Source(Endpoint):
         """
 
     async def stop_taking(self) -> bool:
-        """Have the system send no more messages; return whether `read` gives what it has sent, and raises EndOfStream.
+        """Have the system send no more messages. Return whether `read` then gives the rest, and raises EndOfStream.
 
-        What was sent and is not read goes back to its system (`takes_back`), which may count it as a delivery, and give
-        the next reader later messages before. So a queue is read to there before it is closed. Raises BrokerError,
-        Disconnected.
+        The rest, what was sent and is not read yet, would go back to the system when the source is closed
+        (`takes_back`): the system may count that as a delivery, and give the next reader later messages first. Raises
+        BrokerError, Disconnected.
         """
         return False
 

@@ -39,10 +39,11 @@ from exchange.values.message import Message
 __all__ = ["NO_PARTITIONERS", "NO_REPLIES", "Inlet", "Pump"]
 
 CLOSING: Final = 2.0
-"""Number of seconds for closing all targets (or what is left of `Policy.drain`), then all sources, after a stop."""
+"""Maximum number of seconds, after a stop, for closing all targets, and again for all sources; what is left of
+`Policy.drain`, if that is more."""
 
 FINISHING: Final = 90.0
-"""The same maximum after all sources have ended, when there is no hurry: an archive may have a large file to write."""
+"""The same, where all sources have ended and nobody waits: an archive may have a large file to write."""
 
 NO_REPLIES: Final = Replies({}, {})
 NO_REQUESTS: Final[Mapping[str, PassedRequest | None]] = {}
@@ -102,10 +103,10 @@ class Pump:
         self._servers = {
             queue: replies.servers[target] for queue, target in targets.items() if target in replies.servers
         }
-        """Queue of the topology -> those who answer the requests in it."""
+        """Queue of the topology -> the servers that answer the requests in it."""
         self._homecoming = Homecoming(replies, policy, events, random, self._numbers, clock, self._wake)
         last = [] if dead is None else [dead]
-        self._all = [*outlets.values(), *self._homecoming.outlets, *last]
+        self._all_outlets = [*outlets.values(), *self._homecoming.outlets, *last]
         self._readings: dict[Inlet, InletReader] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
@@ -119,7 +120,7 @@ class Pump:
         self._stopping = asyncio.Event()
         self._paused = False
         self.leaves = False
-        """Whether it is to be drained, or is drained."""
+        """Whether it was asked to drain: its sources are closed, or will be once all that was read is settled."""
         self._is_over = False
         """Whether it has run: nothing is routed any more, and no timer keeps it and its messages in memory."""
 
@@ -128,7 +129,7 @@ class Pump:
     @property
     def outlets(self) -> Sequence[Outlet]:
         """Outlets of its targets, the one for dead letters last."""
-        return self._all
+        return self._all_outlets
 
     @property
     def in_flight(self) -> int:
@@ -184,7 +185,7 @@ class Pump:
     async def run(self) -> None:
         """Run until all sources have ended or until stopped."""
         loop, stop_by = asyncio.get_running_loop(), 0.0
-        keepers = [asyncio.create_task(outlet.run()) for outlet in self._all]
+        keepers = [asyncio.create_task(outlet.run()) for outlet in self._all_outlets]
         readers = [asyncio.create_task(self._read(reading)) for reading in self._readings.values()]
         stopping = asyncio.create_task(self._stopping.wait())
         ended = asyncio.gather(*readers)
@@ -204,7 +205,7 @@ class Pump:
             await asyncio.gather(ended, return_exceptions=True)
             # Targets first: a transactional one may still commit what was settled at its sources, which must be open.
             seconds = max(CLOSING, stop_by - loop.time()) if self._stopping.is_set() else FINISHING
-            await run_within(seconds, [outlet.close() for outlet in self._all])
+            await run_within(seconds, [outlet.close() for outlet in self._all_outlets])
             await run_within(seconds, [reading.close() for reading in self._readings.values()])
 
     async def _read(self, reading: InletReader) -> None:
@@ -237,7 +238,7 @@ class Pump:
         enter, route_of, wanted = inlet.enter, self._router.route, inlet.filter
         max_hops, give_up = self._policy.max_hops, self._undeliverable
         bad: list[Callable[[], None]] = []
-        """What decides on each delivery that cannot be routed: after all others, as the share of these counts."""
+        """Calls that decide on each delivery that cannot be routed: after all others, as their share counts."""
         for pending in pendings:
             delivery = pending.delivery
             try:
@@ -265,18 +266,18 @@ class Pump:
             if not queues:
                 bad.append(partial(give_up.unroutable, inlet, pending, "no queue of the topology gets it", ready))
                 continue
-            placements, dead = NO_PLACEMENTS, 0
+            placements, dead_letters = NO_PLACEMENTS, 0
             if placed:
                 placements = {placement.queue: placement for placement in placed}
                 if open_placements := [each for each in placed if self._placing.is_open(message, each)]:
                     done = self._place(inlet, pending, message, queues, placements, open_placements, ready)
                     if done is None:
                         continue
-                    queues, placements, dead = done
+                    queues, placements, dead_letters = done
             if requests:
-                self._send_requests(pending, message, queues, placements, requests, ready, dead)
+                self._send_requests(pending, message, queues, placements, requests, ready, dead_letters)
             else:
-                self._add_copies(pending, message, queues, placements, ready, dead)
+                self._add_copies(pending, message, queues, placements, ready, dead_letters)
         if (limit := inlet.window.limit) is not None:
             limit.note_written("", len(pendings) - len(bad))
         for decide in bad:
@@ -319,7 +320,7 @@ class Pump:
     ) -> None:
         """Add the copies of a request to ``ready``, and the dead letters of those that expired, if there are any.
 
-        There are ``dead_letters`` of it already.
+        ``dead_letters`` is the number of those of it that are in ``ready`` already.
         """
         copies, dead_outlet = [], self._undeliverable.outlet
         for queue in queues:
@@ -345,11 +346,11 @@ class Pump:
         queues: Iterable[str],
         placements: Mapping[str, Placement],
         ready: dict[Outlet, list[Outgoing]],
-        dead: int,
+        dead_letters: int,
     ) -> None:
-        """Add a copy of the message for each queue to ``ready``, where ``dead`` letters of it are already."""
+        """Add a copy of the message for each queue to ``ready``, where ``dead_letters`` of it are already."""
         ignored, outlets, numbers = self._ignored, self._outlets, self._numbers
-        delivery, copies = pending.delivery, dead
+        delivery, copies = pending.delivery, dead_letters
         for queue in queues:
             if queue not in ignored:
                 copies += 1

@@ -530,7 +530,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "copies beside a dead letter do not count it",
-            "delivery, copies = pending.delivery, dead\n",
+            "delivery, copies = pending.delivery, dead_letters\n",
             "delivery, copies = pending.delivery, 0\n",
         ),
         ("an incomplete message is routed", "if delivery.refusal is not None:\n", "if False:\n"),
@@ -538,21 +538,6 @@ BRIDGE: Final[list[Mutant]] = [
             "dead letters of expired requests do not count",
             "copies.append((dead_outlet, self._undeliverable.build(",
             "(lambda each: ready.setdefault(each[0], []).append(each[1]))((dead_outlet, self._undeliverable.build(",
-        ),
-    ),
-    *mutants_of(
-        "bridge/pump/pump.py",
-        "simulation/test_simulation.py",
-        (
-            "sources are closed before targets",
-            (
-                "            await run_within(seconds, [outlet.close() for outlet in self._all])\n"
-                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])"
-            ),
-            (
-                "            await run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
-                "            await run_within(seconds, [outlet.close() for outlet in self._all])"
-            ),
         ),
     ),
     *mutants_of(

@@ -132,12 +132,12 @@ LIVES: Final[list[Mutant]] = [
         (
             "sources are closed before targets",
             (
-                "            await run_within(seconds, [outlet.close() for outlet in self._all])\n"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all_outlets])\n"
                 "            await run_within(seconds, [reading.close() for reading in self._readings.values()])"
             ),
             (
                 "            await run_within(seconds, [reading.close() for reading in self._readings.values()])\n"
-                "            await run_within(seconds, [outlet.close() for outlet in self._all])"
+                "            await run_within(seconds, [outlet.close() for outlet in self._all_outlets])"
             ),
         ),
         (

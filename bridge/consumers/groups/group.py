@@ -19,13 +19,14 @@ from exchange.values.message import Message
 log = logging.getLogger(__name__)
 
 REJOINING: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
-"""Seconds to wait before joining again, by the number of attempts that failed; then the last one."""
+"""Seconds to wait before joining again, by the number of attempts that failed in a row; the last one for more."""
 
 Hook = Callable[[int], object]
+"""Function of the application that is called with the number of a partition."""
 
 
 class _End:
-    """The end of `ConsumerGroup.run`, which may be awaited, or left alone."""
+    """What `ConsumerGroup.stop` returns: it may be awaited, until `run` has returned, or ignored."""
 
     def __init__(self, ended: asyncio.Event) -> None:
         self._ended = ended
@@ -47,8 +48,9 @@ class ConsumerGroup:
     ``handler`` is called with each message, its slot removed from the routing key. It may be a coroutine function, such
     as ``dispatch_async`` of an `exchange.Dispatcher`. A message is acknowledged when it has returned; if it raises, the
     message is not acknowledged and the member leaves the group and raises it from `run`, or with
-    ``on_error="dead-letter"`` the message is rejected for good. Messages of one key are handled one after another, and
-    with ``concurrency=1`` all of one partition; partitions, and up to ``concurrency`` slots of each, side by side.
+    ``on_error="dead-letter"`` the message is rejected for good. Partitions are handled side by side, and so are up to
+    ``concurrency`` slots of each. The messages of one key are handled one after another, and with ``concurrency=1``
+    those of one partition.
 
     ``prefetch`` is the maximum number of unacknowledged messages of each partition, the same for all members.
     ``heartbeat`` is in whole seconds: a member that dies is replaced after two to three of them, and so
@@ -86,7 +88,7 @@ class ConsumerGroup:
         if concurrency < 1:
             raise InputError(f"concurrency is at least 1, not {concurrency}")
         if heartbeat != int(heartbeat) or not 1 <= heartbeat <= LONGEST_HEARTBEAT:
-            raise InputError(f"the heartbeat is 1 to 600 whole seconds, not {heartbeat}")
+            raise InputError(f"the heartbeat is 1 to {LONGEST_HEARTBEAT} whole seconds, not {heartbeat}")
         if on_error not in ("raise", "dead-letter"):
             raise InputError(f'on_error is "raise" or "dead-letter", not {on_error!r}')
         self.url: Final = url
@@ -161,7 +163,7 @@ class ConsumerGroup:
         return None if self._session is None else self._session.member
 
     def _take_plan(self, plan: GroupPlan) -> None:
-        """Note the plan that is followed from now on."""
+        """Keep the plan that is followed from now on."""
         self.plan = plan
 
     async def _call(self, hook: str, partition: int) -> None:

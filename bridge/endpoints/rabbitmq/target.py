@@ -35,8 +35,6 @@ from exchange.entities.entities import Exchange
 from exchange.errors import BrokerError
 from exchange.kinds import Decider, find_kind
 
-__all__ = ["PublishAddress", "RabbitmqTarget"]
-
 TYPES_SECONDS: Final = 2.0
 """Maximum number of seconds until the management API answers with the types of exchanges."""
 
@@ -76,7 +74,7 @@ class RabbitmqTarget(Target):
         """Text about an exchange or queue that was missing at the last check; None if none was."""
         self._suspects: Final = Suspects()
         self._unrouted: Final = Unrouted(unrouted_after)
-        """What exchanges have routed; as what broke a connection, it outlives that."""
+        """What exchanges have routed. It is kept, as the suspects are, when a connection ends."""
         self._permissions: Final = Permissions()
 
     def meet(self, layout: BridgeLayout) -> None:
@@ -127,7 +125,7 @@ class RabbitmqTarget(Target):
             connection = self._connection = await Connection.open(self._brokers, lost)
             channel = await connection.channel()
             for expected in self._all_expected:
-                await _look(connection, expected)
+                await _require(connection, expected)
             await channel.enable_confirms()
             if self._management is not None:
                 with suppress(TimeoutError, Unknown):
@@ -153,7 +151,7 @@ class RabbitmqTarget(Target):
             missing = None
             for expected in self._all_expected:
                 try:
-                    await _look(connection, expected)
+                    await _require(connection, expected)
                 except (Disconnected, BrokerError) as error:  # a lost connection is also reported elsewhere
                     missing = str(error)
                     break
@@ -183,9 +181,10 @@ class RabbitmqTarget(Target):
             await connection.close()
 
 
-async def _look(connection: Connection, expected: Expected) -> None:
-    """Raise Disconnected if an exchange or queue is missing, or is there and must not be; a check that this user has no
-    permission for is passed.
+async def _require(connection: Connection, expected: Expected) -> None:
+    """Raise Disconnected if an exchange or queue is missing, or is there and must not be.
+
+    Nothing is raised where this user has no permission to look.
     """
     kind, name = expected.kind, expected.name
     try:

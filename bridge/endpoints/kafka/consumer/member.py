@@ -5,8 +5,8 @@ window of messages comes again; see `assignment`.
 
 librdkafka reports everything (partitions assigned and revoked, commits answered, errors) only while it is polled for
 messages, on the thread that polls. That is the event loop's thread, except for the last reports while the consumer is
-closed, which are ignored. So it is polled even when the pump may be given nothing: messages that come then are kept,
-and from `MAX_KEPT_MESSAGES` messages on the partitions are paused.
+closed, which are ignored. Since reports come no other way, it is polled even when the pump may be given nothing:
+messages that come then are kept, and from `MAX_KEPT_MESSAGES` messages on the partitions are paused.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.fetching import FetchQueues, Joining, explain_idle
 from bridge.endpoints.kafka.consumer.remade_topics import RemadeTopics
 
-UNREAD: Final = 5.0
+UNREAD_SECONDS: Final = 5.0
 """Seconds without a read, after which the member polls by itself to stay in its group."""
 
 MAX_KEPT_MESSAGES: Final = 16
-"""Number of kept messages at which partitions are paused; paused too soon they would be fetched again and again."""
+"""Number of kept messages at which partitions are paused. A pause drops what librdkafka has fetched and not given out:
+if it came sooner, the same messages would be fetched again and again."""
 
 FIRST_READ: Final = 64
 """Maximum number of messages taken at once before their size is known."""
@@ -61,7 +62,7 @@ class GroupMember:
         self.assignment = PartitionAssignment(name, window, transactional=transactional)
         self._reasons = reasons
         self._paused: dict[tuple[str, int], TopicPartition] = {}
-        """Partitions to resume. One that is taken away stays paused, and still is when it comes back."""
+        """Partitions to resume. One that was taken away meanwhile is still paused when it is assigned again."""
         self._polled_at = asyncio.get_running_loop().time()
         self._tasks: list[asyncio.Task[None]] = []
         self._fetching = FetchQueues()
@@ -72,13 +73,14 @@ class GroupMember:
         )
         self._read_bytes = read_bytes
         """Number of bytes taken from librdkafka at once, about."""
-        self._at_once = FIRST_READ
+        self._take_limit = FIRST_READ
+        """Maximum number of messages taken from librdkafka at once."""
         self._explains_idle = False
         """Whether it asks why a partition is not fetched from; the answer ends the connection."""
-        self._stands: tuple[int, float] = 0, monotonic()
-        """Sum of the positions in all partitions, and since when it is that, or it may be given nothing, in seconds."""
+        self._position_since: tuple[int, float] = 0, monotonic()
+        """Sum of the positions in all partitions, and since when it stands although there is room, in seconds."""
         self._throttled: str | None = None
-        """Quota by which brokers give it nothing, if they have given nothing for long."""
+        """Reason why nothing is read, if brokers have delayed this client for long because of a quota."""
         self._settings = settings
         self.consumer: Consumer
         """Set by `connect`."""
@@ -92,7 +94,7 @@ class GroupMember:
         self.consumer = self.assignment.consumer = Consumer({**self._settings, **callbacks}, logger=self._reasons)
 
     async def expect(self, topics: Sequence[str]) -> None:
-        """Set the topics that exist of those to read. Raises KafkaException, Disconnected."""
+        """Note which of the topics to read exist. Raises KafkaException, Disconnected."""
         await self._remade.expect(topics)
 
     def join(self, topics: Sequence[str]) -> None:
@@ -186,7 +188,7 @@ class GroupMember:
     def _consume(self, limit: int) -> list[Delivery]:
         """Poll librdkafka, and return the deliveries of checked lanes; those of unchecked lanes are kept in them."""
         try:
-            messages: Sequence[Any] = self.consumer.consume(min(limit, self._at_once), 0)
+            messages: Sequence[Any] = self.consumer.consume(min(limit, self._take_limit), 0)
         except KafkaException as error:
             self.assignment.trouble = to_disconnected(error.args[0])
             return []
@@ -234,10 +236,13 @@ class GroupMember:
                 else:
                     lane.kept.append(delivery)
         if messages:
-            self._at_once = max(1, min(self._read_bytes * len(messages) // max(size, 1), 4 * self._at_once, 10_000))
+            self._take_limit = max(
+                1, min(self._read_bytes * len(messages) // max(size, 1), 4 * self._take_limit, 10_000)
+            )
         return taken
 
     def _note_error(self, error: KafkaError, topic: str | None, lane: PartitionLane | None) -> None:
+        """Take note of what came in place of a message: the end of a partition, or why the connection must end."""
         if error.code() == KafkaError._PARTITION_EOF:
             if lane is not None:
                 lane.at_end = True
@@ -245,7 +250,8 @@ class GroupMember:
             return  # a pattern that no topic matches yet
         elif error.fatal() or not (error.code() in PASSING or error.retriable()):
             lanes = self.assignment.lanes
-            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:  # nothing of it may be committed: it may come anew
+            # A topic of this name may be made anew: no offset of the old one may be committed to it.
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 for key in [key for key in lanes if key[0] == topic]:
                     del lanes[key]
             self.assignment.trouble = to_disconnected(error)
@@ -280,11 +286,11 @@ class GroupMember:
                 self.consumer.resume(partitions)
 
     async def _stay_in_group(self) -> None:
-        """Poll while the pump does not read: the group puts out members that do not."""
+        """Poll while the pump does not read: the group removes members that do not poll."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(UNREAD / 5)
-            if loop.time() - self._polled_at >= UNREAD and self.assignment.trouble is None:
+            await asyncio.sleep(UNREAD_SECONDS / 5)
+            if loop.time() - self._polled_at >= UNREAD_SECONDS and self.assignment.trouble is None:
                 if not self._paused:
                     self._pause()
                 self._poll_only()
@@ -295,7 +301,7 @@ class GroupMember:
         assignment = self.assignment
         if assignment.closed:
             return
-        now = monotonic()  # of no loop: before it joins the group, its client is polled on another thread
+        now = monotonic()  # not the time of the loop: before it joins, its client is polled on a thread without one
         statistics = self.health.look(text, now, assignment.lanes)
         if self.health.abandoned is not None:
             assignment.fail(self.health.abandoned)
@@ -312,11 +318,11 @@ class GroupMember:
             self._start(self._end_idle(*idle))
 
     def _look_for_quota(self, now: float) -> None:
-        """Find out whether brokers make this client wait: they answer then, and give it nothing, nor the lag."""
+        """Find out whether brokers delay this client because of a quota: they then answer without messages and lag."""
         position = sum([lane.next for lane in self.assignment.lanes.values()])
-        if position != self._stands[0] or self.assignment.paused or self.assignment.room <= 0:
-            self._stands = position, now
-        quota = self.health.find_quota(now) if now - self._stands[1] >= PATIENCE else ""
+        if position != self._position_since[0] or self.assignment.paused or self.assignment.room <= 0:
+            self._position_since = position, now
+        quota = self.health.find_quota(now) if now - self._position_since[1] >= PATIENCE else ""
         self._throttled = f"nothing is read: {quota}" if quota else None
 
     def _count_kept(self) -> int:

@@ -1,7 +1,7 @@
 """Requests of a group to brokers about popped messages: pop, acknowledge, hide for longer, wait for news.
 
-They need neither an assigned queue nor membership in the group: a handle is enough. Their
-codes do not fit in a binary header, so their headers are always in JSON.
+They need neither an assigned queue nor membership in the group: a handle is enough. Their codes do not fit in a binary
+header, so their headers are always in JSON.
 
 Brokers of 5.x divide the queues themselves when a member asks (`MessageQueueAssignment`), and decide how each topic is
 consumed by a group: with pulls, or with POP, by `mqadmin setConsumeMode` or ``defaultMessageRequestMode``. Older ones
@@ -25,12 +25,6 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.command import Command, now_ms, read_json
 from bridge.rocketmq.remoting.errors import BrokerError, ClientError, CommandError
-from exchange.partition.clients.rocketmq.allocation import ANY_QUEUE
-
-__all__ = [
-    "ANY_QUEUE", "BrokerAssignment", "InitMode", "News", "PopRequests", "TopicHandle", "encode_batch_ack",
-    "query_assignment",
-]  # fmt: skip
 
 InitMode = Literal["MIN", "MAX"]
 """Where a group starts in a queue that it has never read: at the first or the last message (`ConsumeInitMode`)."""
@@ -40,8 +34,8 @@ POP_TIMEOUT: Final = 10.0
 """Seconds beyond the time to wait at the broker until a pop must be answered."""
 ACK_TIMEOUT: Final = 3.0
 """Seconds until an acknowledgement must be answered (``ASYNC_TIMEOUT``)."""
-SPAN: Final = 4096
-"""Maximum distance of an offset from the begin of its pop in a batch of acknowledgements, which has a bit for each."""
+MAX_BATCH_SPAN: Final = 4096
+"""Maximum distance of an offset from the first one of its pop in a batch of acknowledgements: a bit for each."""
 
 TopicHandle = tuple[str, PopHandle]
 """The topic of a popped message, as it was asked for, and its handle."""
@@ -77,10 +71,10 @@ class PopRequests:
     ) -> Popped:
         """Pop at most ``count`` messages, 32 at most (`PullAPIWrapper.popAsync`).
 
-        ``queue`` is a queue, or with `ANY_QUEUE` all of its broker. The broker waits ``poll_time`` for a message.
-        Popped in order (``ordered``), the messages of a queue are handed out to one member at a time: the broker hands
-        out no more until these are acknowledged, or their time is over; a pop with the ``attempt`` of the
-        last one gets the same messages again. See `parse_pop` for ``room``. Raises InputError for damaged messages.
+        ``queue`` is a queue, or with the number -1 (``ANY_QUEUE``) all of its broker. The broker waits ``poll_time``
+        for a message. Popped in order (``ordered``), the messages of a queue are handed out to one member at a time:
+        the broker hands out no more until these are acknowledged, or their time is over; a pop with the ``attempt`` of
+        the last one gets the same messages again. See `parse_pop` for ``room``. Raises InputError for damaged messages.
         """
         address = await self._address(queue)
         fields = {
@@ -119,7 +113,7 @@ class PopRequests:
         if len(handles) == 1:
             await self.ack(*handles[0])
             return
-        near = [each for each in handles if 0 <= each[1].offset - each[1].start_offset <= SPAN]
+        near = [each for each in handles if 0 <= each[1].offset - each[1].start_offset <= MAX_BATCH_SPAN]
         for far in set(handles) - set(near):
             await self.ack(*far)
         if near:
@@ -135,7 +129,7 @@ class PopRequests:
         fields = {**self._handle_fields(topic, handle), "invisibleTime": str(round(seconds * 1000))}
         address = await self._address_of(topic, handle)
         answer = await self._client.ask(address, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields, timeout=ACK_TIMEOUT)
-        pop_ms, invisible_ms, revive = _numbers(answer, address, "popTime", "invisibleTime", "reviveQid")
+        pop_ms, invisible_ms, revive = _read_numbers(answer, address, "popTime", "invisibleTime", "reviveQid")
         return handle._replace(
             start_offset=handle.offset, pop_ms=pop_ms, invisible_ms=invisible_ms, revive_queue=revive
         )
@@ -170,7 +164,7 @@ class PopRequests:
             "consumerGroup": self._group, "topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker,
         }  # fmt: skip
         answer = await self._client.ask(address, RequestCode.POLLING_INFO, fields)
-        return _numbers(answer, address, "pollingNum")[0]
+        return _read_numbers(answer, address, "pollingNum")[0]
 
     def _handle_fields(self, topic: str, handle: PopHandle) -> dict[str, str]:
         return {
@@ -199,23 +193,24 @@ def encode_batch_ack(group: str, handles: Iterable[TopicHandle]) -> bytes:
 
     Messages of one pop of one queue share a row, with a bit for each, counted from the pop's begin.
     """
-    bits: defaultdict[tuple[Any, ...], int] = defaultdict(int)
+    bits: defaultdict[TopicHandle, int] = defaultdict(int)
     broker = ""
     for topic, handle in handles:
         broker = handle.broker
-        *checkpoint, _ = handle
-        bits[topic, *checkpoint] |= 1 << handle.offset - handle.start_offset
+        pop = handle._replace(offset=0)  # what the messages of one pop of one queue have in common
+        bits[topic, pop] |= 1 << handle.offset - handle.start_offset
     rows = [
         {
             "b": b64encode(each.to_bytes((each.bit_length() + 7) // 8, "little")).decode(),
-            "c": group, "it": invisible_ms, "pt": pop_ms, "q": queue, "r": retry, "rq": revive, "so": start, "t": topic,
+            "c": group, "it": pop.invisible_ms, "pt": pop.pop_ms, "q": pop.queue_id, "r": pop.retry,
+            "rq": pop.revive_queue, "so": pop.start_offset, "t": topic,
         }
-        for (topic, start, pop_ms, invisible_ms, revive, retry, _, queue), each in bits.items()
+        for (topic, pop), each in bits.items()
     ]  # fmt: skip
     return json.dumps({"acks": rows, "brokerName": broker}).encode()
 
 
-def _numbers(answer: Command, address: str, *names: str) -> list[int]:
+def _read_numbers(answer: Command, address: str, *names: str) -> list[int]:
     try:
         return [int(answer.fields[name]) for name in names]
     except (KeyError, ValueError) as error:
@@ -249,7 +244,7 @@ async def query_assignment(
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return None
         raise
-    assigned = read_json(answer.body, _parse)
+    assigned = read_json(answer.body, _parse_assignment)
     if assigned is None:
         raise ClientError(
             f"group {group}: {address} assigns no queues of {topic} to {client.client_id} by {strategy}: it does not "
@@ -258,7 +253,7 @@ async def query_assignment(
     return assigned
 
 
-def _parse(body: Any) -> BrokerAssignment | None:
+def _parse_assignment(body: Any) -> BrokerAssignment | None:
     rows = body.get("messageQueueAssignments")
     if rows is None:
         return None
