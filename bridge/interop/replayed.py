@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from exchange.amqp import ContentHeader, MalformedHeader
-from exchange.values.field_values import resolve_type
+from exchange.values.field_values import make_longstr, resolve_type
 
 REPLAYED: Final = b"x-hashstar-replay-"
 """How the names of these headers begin."""
@@ -27,7 +27,9 @@ def keep_published(content: ContentHeader, exchange: str, routing_key: str, queu
         content = content.with_header(kept, content.header(name)).without_header(name)
     if not moved and (exchange, routing_key) == ("", queue):
         return content
-    return content.with_header(EXCHANGE, exchange).with_header(ROUTING_KEY, routing_key)
+    for name, text in ((EXCHANGE, exchange), (ROUTING_KEY, routing_key)):
+        content = content.with_header(name, make_longstr(text))
+    return content
 
 
 def find_published(exchange: bytes, key: bytes, content: ContentHeader) -> tuple[bytes, bytes, ContentHeader]:

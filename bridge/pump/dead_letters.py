@@ -38,7 +38,7 @@ from exchange.amqp import MalformedHeader, get_content
 from exchange.amqp.content import RAW_HEADER
 from exchange.text.display import count_noun
 from exchange.values.field_json import encode_fields, encode_message
-from exchange.values.field_values import Typed
+from exchange.values.field_values import Typed, make_longstr
 from exchange.values.message import Message
 
 PACKED: Final = "hashstar-packed"
@@ -56,9 +56,9 @@ def build_dead_letter(delivery: Delivery, reason: str, target: str, queue: str, 
     added = {
         "hashstar-reason": reason,
         "hashstar-time": Typed("timestamp", int(now)),
-        "hashstar-origin": delivery.origin,
-        "hashstar-exchange": message.exchange,
-        "hashstar-routing-key": message.routing_key,
+        "hashstar-origin": make_longstr(delivery.origin),
+        "hashstar-exchange": make_longstr(message.exchange),
+        "hashstar-routing-key": make_longstr(message.routing_key),
         "hashstar-queue": queue,
         "hashstar-target": target,
         "hashstar-attempts": attempts,

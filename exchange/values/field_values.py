@@ -164,6 +164,15 @@ def to_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
+def make_longstr(text: str) -> str | Typed:
+    """Return the field value of a text that came from bytes: itself, or its bytes if these are not UTF-8 (PEP 383)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return Typed("longstr", text.encode("utf-8", "surrogateescape"))
+    return text
+
+
 def _decimal(value: Decimal) -> tuple[int, int]:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):

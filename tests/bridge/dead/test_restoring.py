@@ -14,6 +14,7 @@ from bridge.dead.restoring import REPLAY, digest, restore, stamp
 from bridge.endpoint import Delivery
 from bridge.endpoints.rabbitmq.consumer.deliveries import make_deliveries
 from bridge.endpoints.rabbitmq.frames import Arrived
+from bridge.interop.replayed import find_published
 from bridge.pump.dead_letters import build_dead_letter, pack
 from exchange import Message
 from exchange.amqp import ContentHeader, build_lazy_message, get_content
@@ -95,6 +96,16 @@ def test_a_bridge_takes_what_is_replayed_to_its_queue_as_it_was_published(
     lost = {"expiration"} if "broker" in buried_by else set()
     wanted = {name: value for name, value in message.properties.items() if name not in lost}
     assert same(taken, replace(message, headers=headers, properties=wanted))
+
+
+def test_a_key_that_is_no_text_is_restored_to_the_bit() -> None:
+    key = b"\x80".decode("utf-8", "surrogateescape")
+    dead = build_dead_letter(Delivery(Message("x", key, {}, {}, b"b"), origin="queue q"), "r", "t", "q", 1, 0.0)
+    over = build_lazy_message("", "dead", get_content(dead), b"b")
+    assert restore(over, "exchange").routing_key == key
+    replayed = restore(over, "queue")
+    content = get_content(replayed)
+    assert find_published(b"", b"q", content)[:2] == (b"x", b"\x80")
 
 
 def test_a_header_that_no_bridge_could_read_is_restored_to_the_bit() -> None:

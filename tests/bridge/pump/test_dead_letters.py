@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.endpoint import Delivery
+from bridge.interop import Record, to_amqp, to_kafka
 from bridge.pump.dead_letters import build_dead_letter, is_packed, pack
 from exchange import Message
 from exchange.values.field_json import decode_message_line
@@ -48,3 +49,11 @@ def test_a_packed_dead_letter_has_the_whole_message_in_its_body() -> None:
     assert set(packed.headers) == {name for name in made.headers if name.startswith("hashstar-")} | {"hashstar-packed"}
     whole = decode_message_line(packed.body)
     assert (dict(whole.headers), dict(whole.properties), whole.body) == (made.headers, made.properties, b"body")
+
+
+@pytest.mark.parametrize("key", [b"\x80", b"\x00\x00\x00\x00\x07Avro\xff"])
+def test_a_key_that_is_no_text_is_in_the_dead_letter_as_its_bytes(key: bytes) -> None:
+    dead = build_dead_letter(Delivery(to_amqp(Record("orders", key, b"v"))), "too large", "t", "q", 1, 0.0)
+    for each in (dead, pack(dead)):
+        headers = dict(to_kafka(each, "dead", key).headers)
+        assert headers["hashstar-routing-key"] == key
