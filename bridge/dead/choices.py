@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from bridge.dead.held import Chooser, Chosen
 from bridge.dead.ledger import Ledger, Sent
@@ -17,6 +17,7 @@ from exchange.selector import Selector, properties_of
 from exchange.values.message import Message
 
 Edit = Callable[[Message], Message | None]
+Kind: TypeAlias = Literal["exchange", "queue", "topic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,15 @@ class Order:
     limit: int
     """Maximum number of dead letters that are looked at."""
     to: To = "queue"
+    target: str = ""
+    """Where it is published, if that is another broker or cluster."""
     where: Selector | None = None
     edit: Edit | None = None
     """Returns the message to publish in place of one; None: it stays a dead letter."""
     rate: float | None = None
     """Maximum number of messages a second."""
+    is_rehearsal: bool = False
+    """Whether nothing is published, and all that would be is counted."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,17 @@ class Outcome:
     """Number of messages that are to be taken back and were not found."""
     is_stopped: bool = False
     """Whether a signal ended it before all were looked at."""
+    goes: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+    """Of a rehearsal: what a message would be published to -> number of messages."""
+    unread: int = 0
+    """Number of offsets of a topic that were not read."""
+
+    def note_going(self, message: Message | None, *, is_topic: bool = False) -> None:
+        """Count a message that would be published."""
+        if message is not None and is_topic:
+            self.goes["topic", message.exchange] += 1
+        elif message is not None:
+            self.goes["exchange" if message.exchange else "queue", message.exchange or message.routing_key] += 1
 
 
 class Choices(Chooser, ABC):
@@ -97,6 +113,13 @@ class Again(Choices):
         self._unsure = frozenset(self._ledger.unsure)
         self._moved = Counter(self._ledger.held)
 
+    def choose(self, message: Message) -> Chosen | None:
+        chosen = super().choose(message)
+        if chosen is None or not self._order.is_rehearsal:
+            return chosen
+        self._outcome.note_going(chosen.message)
+        return None
+
     def identify(self, message: Message) -> str | None:
         where = self._order.where
         return digest(message) if where is None or where(properties_of(message, where.names)) else None
@@ -104,7 +127,7 @@ class Again(Choices):
     def build(self, message: Message, identifier: str) -> Message | None:
         restored = restore(message, self._order.to)
         if self._order.edit is not None:
-            restored = _edit(self._order.edit, restored)
+            restored = edit_message(self._order.edit, restored)
         queue = "" if restored.exchange else restored.routing_key
         body = None if restored.body == message.body else message.body
         stamped = stamp(restored, identifier)
@@ -157,7 +180,8 @@ class Back(Choices):
         self._ledger.note("taken", digests, self._queue)
 
 
-def _edit(edit: Edit, message: Message) -> Message:
+def edit_message(edit: Edit, message: Message) -> Message:
+    """Return what a function makes of a message. Raises InputError if it raises, or returns no message."""
     try:
         edited = edit(message)
     except Exception as error:

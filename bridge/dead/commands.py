@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote
 
@@ -25,17 +26,20 @@ from exchange.commands.options import command, timeout_option, wait_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import profile_option
 from exchange.errors import InputError
-from exchange.text.display import count_noun, hide_logins
+from exchange.text.display import count_noun, hide_logins, list_some
 
 if TYPE_CHECKING:
     from bridge.dead.choices import Order
     from bridge.dead.groups import Grouping
     from bridge.dead.ledger import Ledger
+    from bridge.dead.logs.log import Log
     from bridge.dead.reading import Bounds, Read
     from bridge.dead.report import DeadReport, Replay
 
 LOOKED_AT: Final = 10_000
 """Maximum number of messages of a broker that are looked at by default."""
+SHOWN: Final = 4
+"""Maximum number of topics that a question names."""
 SCHEMES: Final = {
     "amqp": "amqp://USER@HOST:PORT/VHOST", "amqps": "amqps://USER@HOST:PORT/VHOST",
     "kafka": "kafka://HOST:PORT/TOPIC", "rocketmq": "rocketmq://HOST:PORT/TOPIC",
@@ -56,8 +60,11 @@ SCHEMES: Final = {
 @click.option("--management", metavar="URL", help="Management API of RabbitMQ up to 4.2, which knows whether a look "
               "counts as a delivery.  [default: port 15672 of the broker]")  # fmt: skip
 @click.option("--allow-counted", is_flag=True, help="Look although that may count as a delivery of each message.")
-@click.option("--replay", "to", type=click.Choice(["queue", "exchange"]), help="Publish the dead letters of --queue "
-              "again: to the queue where each died first, or to its exchange.")  # fmt: skip
+@click.option("--replay", "to", type=click.Choice(["queue", "exchange", "topic"]), help="Publish dead letters again: "
+              "to the queue or topic where each died first, or to its exchange.")  # fmt: skip
+@click.option("--to", "target", metavar="URL", help="Broker or cluster to publish to: amqp://, kafka://, rocketmq://.  "
+              "[default: the one of SOURCE]")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what --replay would publish, and to what; publish nothing.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages a "
               "second that are published.  [default: no limit]")  # fmt: skip
 @click.option("--edit", metavar="MODULE:NAME", help="Function that gets each message and returns the one to publish, "
@@ -82,7 +89,9 @@ def dead_command(
     wait: float,
     management: str | None,
     allow_counted: bool,
-    to: Literal["queue", "exchange"] | None,
+    to: Literal["queue", "exchange", "topic"] | None,
+    target: str | None,
+    dry_run: bool,
     rate: float | None,
     edit: str | None,
     undo: bool,
@@ -115,16 +124,19 @@ def dead_command(
         if (queue is not None) != is_amqp:
             raise InputError("--queue is for amqp://, and needed there")
         moves = to is not None or undo
-        _check_options(to, rate, edit, ledger, undo=undo, is_amqp=is_amqp)
+        is_broker = has_scheme(source, SCHEMES)
+        _check_options(to, rate, edit, ledger, undo=undo, dry_run=dry_run, target=target)
+        if moves:
+            _check_ways(source, to, target, undo=undo)
         judge = None if topology is None else Judge(load(topology, vhost, profile))
         grouping = Grouping(judge, selector)
-        is_broker = has_scheme(source, SCHEMES)
+        log = _make_log(source) if is_broker and not is_amqp else None
         bounds = Bounds(limit or (LOOKED_AT if is_broker else None), wait)
         with show_progress("reading") as step:
             if is_amqp:
                 read = _peek(source, queue or "", bounds, grouping, management, allow_counted=allow_counted)
-            elif is_broker:
-                read = _read_topic(source, bounds, grouping)
+            elif log is not None:
+                read = _read_log(log, bounds, grouping)
             else:
                 read = _read_archive(source, mapped, bounds, grouping, step)
         name = hide_logins(show_place(source)) + (f" queue {queue}" if queue else "")
@@ -133,26 +145,56 @@ def dead_command(
             from bridge.dead.choices import Order
 
             function: Any = None if edit is None else import_object(edit)
-            order = Order(source, queue or "", limit or LOOKED_AT, to or "queue", selector, function, rate)
+            order = Order(
+                source if log is None else log.url, queue or "", limit or LOOKED_AT, to or "queue", target or "",
+                selector, function, rate,
+            )  # fmt: skip
             check = None if allow_counted else management or ""
-            report = replace(report, replay=_move(order, ledger, report, check, undo=undo, yes=yes))
+            if log is not None or dry_run:
+                done = _replay_log(order, ledger, log, yes=yes, dry_run=dry_run)
+            else:
+                done = _move(order, ledger, report, check, undo=undo, yes=yes)
+            report = replace(report, replay=done)
         print_form(FORMS[form], report)
         if report.replay is not None and (report.replay.left or report.replay.is_stopped):
             sys.exit(1)
 
 
 def _check_options(
-    to: str | None, rate: float | None, edit: str | None, ledger: Path | None, *, undo: bool, is_amqp: bool
+    to: str | None,
+    rate: float | None,
+    edit: str | None,
+    ledger: Path | None,
+    *,
+    undo: bool,
+    dry_run: bool,
+    target: str | None,
 ) -> None:
     """Raise InputError for options that do not go together."""
     if to is None and (rate is not None or edit is not None):
         raise InputError("--rate and --edit are for --replay")
+    if to is None and (dry_run or target is not None):
+        raise InputError("--dry-run and --to are for --replay")
     if to is not None and undo:
         raise InputError("--replay publishes, --undo takes back: give one of them")
     if (to is not None or undo) != (ledger is not None):
         raise InputError("--ledger FILE is for --replay and --undo, and needed there")
-    if ledger is not None and not is_amqp:
-        raise InputError("--replay is for queues of RabbitMQ; what is elsewhere is moved by a bridge")
+
+
+def _check_ways(source: str, to: str | None, target: str | None, *, undo: bool) -> None:
+    """Raise InputError for a source that cannot be published again in this way."""
+    if not has_scheme(source, SCHEMES):
+        raise InputError("--replay is for queues of RabbitMQ and topics; what is in an archive is moved by a bridge")
+    if has_scheme(source, ("amqp", "amqps")):
+        if to == "topic" or target is not None:
+            raise InputError("--replay topic and --to are for topics; a queue is published to its broker again")
+    elif undo:
+        raise InputError("--undo is for queues of RabbitMQ: what was published from a topic to another one stays there")
+    elif to != "topic":
+        if target is None or not has_scheme(target, ("amqp", "amqps")):
+            raise InputError(f"--replay {to} of a topic needs --to {SCHEMES['amqp']}")
+    elif target is not None and not has_scheme(target, (source.partition("://")[0].lower(),)):
+        raise InputError("--replay topic writes to the system of SOURCE: --to names another cluster of it")
 
 
 def _move(order: Order, path: Path, report: DeadReport, management: str | None, *, undo: bool, yes: bool) -> Replay:
@@ -196,6 +238,44 @@ def _move(order: Order, path: Path, report: DeadReport, management: str | None, 
     )  # fmt: skip
 
 
+def _replay_log(order: Order, path: Path, log: Log | None, *, yes: bool, dry_run: bool) -> Replay:
+    """Publish the letters of a topic again, or only show what would be published, of a queue, too."""
+    from bridge.dead import replaying
+    from bridge.dead.choices import Outcome
+    from bridge.dead.ledger import Ledger
+    from bridge.dead.report import Going, LeftOver, Replay
+    from bridge.endpoints.rabbitmq.addresses import parse_broker, read_cluster_name
+
+    user = replaying.User(partial(echo_line, err=True))
+    with exit_on_error("rabbitmq" if log is None else order.url.partition("://")[0]), ExitStack() as stack:
+        if log is None:
+            place = f"queue {order.queue} of {read_cluster_name(parse_broker(order.url))}"
+        else:
+            place = f"{log.name} of {parse_address(log.url, SCHEMES, '').hosts}"
+        if dry_run and not path.exists():  # nothing is known yet, and nothing is to be left behind
+            path = Path(stack.enter_context(TemporaryDirectory())) / path.name
+        ledger = stack.enter_context(closing(Ledger(path, place)))
+        outcome = planned = asyncio.run(replaying.plan(order, ledger, log))
+        if not dry_run and log is not None:
+            count = planned.goes.total()
+            goals = list_some([f"{kind} '{name}'" for (kind, name), _ in planned.goes.most_common()], SHOWN)
+            confirm(
+                f"publish {count_noun(count, 'dead letter')} again, to {goals}?",
+                "--yes publishes, --dry-run changes nothing", yes=yes or not count,
+            )  # fmt: skip
+            catch_signals(user.stop, signal.SIGINT, signal.SIGTERM)
+            topics = [name for kind, name in planned.goes if kind == "topic"]
+            outcome = Outcome(left=planned.left, done_before=planned.done_before, unread=planned.unread)
+            if count:
+                outcome = asyncio.run(replaying.replay(order, ledger, user, log, topics))
+    left = tuple([LeftOver(*each) for each in outcome.left.most_common()])
+    goes = tuple([Going(*name, messages) for name, messages in outcome.goes.most_common()])
+    return Replay(
+        "dry-run" if dry_run else "replay", outcome.moved, outcome.done_before, outcome.again, left, 0,
+        outcome.is_stopped, goes, outcome.unread,
+    )  # fmt: skip
+
+
 def _peek(
     url: str, queue: str, bounds: Bounds, grouping: Grouping, management: str | None, *, allow_counted: bool
 ) -> Read:
@@ -205,20 +285,21 @@ def _peek(
         return asyncio.run(peek(url, queue, bounds, grouping.add, management, allow_counted=allow_counted))
 
 
-def _read_topic(url: str, bounds: Bounds, grouping: Grouping) -> Read:
+def _make_log(url: str) -> Log:
+    from bridge.dead.logs.systems import make_log
+
     address = parse_address(url, SCHEMES, SCHEMES[url.partition("://")[0].lower()])
     topic = unquote(address.path[1:])
     if not topic or address.query or address.fragment:
         raise InputError(f"not a topic: write {SCHEMES[address.scheme]}")
-    server = f"{address.scheme}://{address.login}{address.hosts}"
     with exit_on_error(address.scheme):
-        if address.scheme == "kafka":
-            from bridge.dead.kafka import read_topic as read_kafka
+        return make_log(f"{address.scheme}://{address.login}{address.hosts}", topic)
 
-            return read_kafka(server, topic, bounds, grouping.add)
-        from bridge.dead.rocketmq import read_topic
 
-        return asyncio.run(read_topic(server, topic, bounds, grouping.add))
+def _read_log(log: Log, bounds: Bounds, grouping: Grouping) -> Read:
+    from bridge.dead.logs.log import look
+
+    return asyncio.run(look(log, bounds, grouping.add))
 
 
 def _read_archive(path: str, mapped: MappingOptions, bounds: Bounds, grouping: Grouping, step: Step) -> Read:

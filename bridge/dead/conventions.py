@@ -59,6 +59,11 @@ class Convention(NamedTuple):
     """The reason where no header has it."""
     has_topics: bool = False
     """Whether what is its queue is a topic, which messages are published to: no exchange of a topology is known."""
+    partition: str = ""
+    """Header with the partition that it was in: four bytes, or digits where `has_digits`."""
+    has_digits: bool = False
+    added: tuple[str, ...] = ()
+    """How the names of the headers begin that it adds to a record of Kafka."""
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -76,18 +81,27 @@ CONVENTIONS: Final = (
         "Kafka Connect", ("__connect.errors.topic", "__connect.errors.exception.class.name"),
         "sink connectors with errors.deadletterqueue.context.headers.enable, `DeadLetterQueueReporter`",
         "__connect.errors.stage", "__connect.errors.topic", exception="__connect.errors.exception.class.name",
-        error="__connect.errors.exception.message", has_topics=True,
+        error="__connect.errors.exception.message", has_topics=True, partition="__connect.errors.partition",
+        has_digits=True, added=("__connect.errors.",),
+    ),
+    Convention(
+        "Spring Kafka, retry topics", ("kafka_original-topic",), "`@RetryableTopic`, `KafkaHeaders.ORIGINAL_TOPIC`",
+        "kafka_exception-cause-fqcn", "kafka_original-topic", exception="kafka_exception-fqcn",
+        error="kafka_exception-message", constant="retried too often", has_topics=True,
+        partition="kafka_original-partition",
+        added=("kafka_original-", "kafka_exception-", "kafka_key-exception-", "kafka_dlt-", "retry_topic-"),
     ),
     Convention(
         "Spring Kafka", ("kafka_dlt-original-topic", "kafka_dlt-exception-fqcn"),
         "`DeadLetterPublishingRecoverer`, `KafkaHeaders.DLT_*`",
         "kafka_dlt-exception-cause-fqcn", "kafka_dlt-original-topic", exception="kafka_dlt-exception-fqcn",
-        error="kafka_dlt-exception-message", has_topics=True,
+        error="kafka_dlt-exception-message", has_topics=True, partition="kafka_dlt-original-partition",
+        added=("kafka_dlt-",),
     ),
     Convention(
         "Spring Cloud Stream", ("x-original-topic", "x-exception-fqcn"), "the binder for Kafka, `BinderHeaders`",
         queue="x-original-topic", exception="x-exception-fqcn", error="x-exception-message", constant="republished",
-        has_topics=True,
+        has_topics=True, partition="x-original-partition", added=("x-original-", "x-exception-"),
     ),
     Convention(
         "Spring AMQP", ("x-exception-message", "x-exception-stacktrace"), "`RepublishMessageRecoverer`",

@@ -76,13 +76,22 @@ def describe(report: DeadReport) -> Iterator[str]:
 
 def describe_replay(replay: Replay) -> Iterator[str]:
     """Yield what was done with dead letters, in lines."""
-    yield f"{MOVED[replay.action]}: {count_noun(replay.moved, 'message')}"
+    if replay.action == "dry-run":
+        count = sum([each.messages for each in replay.goes])
+        yield f"would be published again: {count_noun(count, 'message')}; nothing was"
+        for each in replay.goes:
+            yield f"would go to {each.kind} '{each.name}': {each.messages:,}"
+    else:
+        yield f"{MOVED[replay.action]}: {count_noun(replay.moved, 'message')}"
     if replay.again:
         yield f"{replay.again:,} of them may have been published before, by a run that was killed"
     if replay.done_before:
-        yield f"{replay.done_before:,} more had been published by an earlier run, and left the queue now"
+        yield f"{replay.done_before:,} more had been published by an earlier run, and were not once more"
+    verb = "would stay" if replay.action == "dry-run" else "left"
     for reason, count in replay.left:
-        yield f"left where they are: {count:,}: {reason}"
+        yield f"{verb} where they are: {count:,}: {reason}"
+    if replay.not_looked_at:
+        yield f"{count_noun(replay.not_looked_at, 'offset')} of the topic were not read; --limit N reads more"
     if replay.missing:
         yield f"{replay.missing:,} were not found: they were consumed, went with their queue, or stand behind --limit"
     if replay.is_stopped:

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
+from bridge.dead.letters import LetterSource
+from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
@@ -94,25 +95,16 @@ class _Page:
     """Number of those that are not settled."""
 
 
-class HeldQueue(Source):
+class HeldQueue(LetterSource):
     """The first ``limit`` messages of a queue."""
 
     def __init__(self, url: str, queue: str, limit: int, chooser: Chooser) -> None:
-        self.name = f"queue {queue}"
-        self.left: Final[dict[int, str]] = {}
-        """Position -> why a message that was to leave stays where it is."""
-        self.is_settled = False
-        """Whether the broker has taken all acknowledgements, and has the rest back; known when it is closed."""
-        self.fault: str | None = None
-        """Why the queue cannot be read, whatever is tried; None if it can be."""
-        self.is_missing = False
-        """Whether that is because there is no such queue."""
+        super().__init__(f"queue {queue}")
         self._url: Final = url
         self._queue: Final = queue
         self._limit: Final = limit
         self._chooser: Final = chooser
         self._connection: Connection | None = None
-        self._epoch = 0
         self._most_pages = 1 << 16
         """Maximum number of pages, as far as is known."""
         self._reset()
@@ -135,7 +127,7 @@ class HeldQueue(Source):
         return self._trouble
 
     async def open(self) -> None:
-        self._epoch += 1
+        self.epoch += 1
         self.is_settled = False
         self.left.clear()
         self._chooser.begin()
@@ -275,21 +267,12 @@ class HeldQueue(Source):
             self._ack(position, chosen.digest)
             return None
         size = len(event.body) + len(event.properties) + FIXED_BYTES
-        lane = self._epoch, position
+        lane = self.epoch, position
         return Delivery(chosen.message, lane, position, chosen.digest, size=size, origin=self.name)
-
-    def leave(self, delivery: Delivery, reason: str) -> None:
-        """Leave a message in the queue, though it is settled."""
-        if self.is_current(delivery):
-            self.left[delivery.position] = reason
 
     def settle(self, delivery: Delivery) -> None:
         if self.is_current(delivery) and delivery.position not in self.left:
             self._ack(delivery.position, delivery.identity or "")
-
-    def is_current(self, delivery: Delivery) -> bool:
-        """Return whether a message was got since the queue was opened, so that it is not got once more."""
-        return delivery.lane == (self._epoch, delivery.position)
 
     def _ack(self, position: int, digest: str) -> None:
         if not self._acks:
@@ -323,7 +306,7 @@ class HeldQueue(Source):
                 for page in self._pages if self._is_quorum else reversed(self._pages):
                     connection.write(encode_return_all(page.channel.number))
                     await page.channel.ask("basic_qos", prefetch_count=0)  # is answered after what was written before
-                self.is_settled = True
+                self.is_settled = True  # the broker has taken all acknowledgements, and has the rest back
         await connection.close()
 
 

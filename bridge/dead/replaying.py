@@ -19,22 +19,24 @@ under way
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from bridge.dead.choices import Again, Back, Choices, Order, Outcome
 from bridge.dead.held import HeldQueue
 from bridge.dead.ledger import Ledger
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
-from bridge.endpoints.rabbitmq.addresses import parse_broker
-from bridge.endpoints.rabbitmq.routes import PublishAddress, PublishRoute
-from bridge.endpoints.rabbitmq.target import RabbitmqTarget
-from bridge.interop.marks import USER_ID
+from bridge.dead.letters import LetterSource
+from bridge.dead.logs.choices import FromLog, describe_missing
+from bridge.dead.logs.log import Log
+from bridge.dead.logs.source import LogSource
+from bridge.dead.logs.systems import find_missing, make_target
+from bridge.dead.publishing import ALL, BrokerTarget, NotedTarget
+from bridge.endpoint import EndOfStream, Outgoing, Receiver, Target
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
-from exchange.amqp import get_content
 from exchange.entities.entities import Queue
 from exchange.errors import InputError
 from exchange.routing.router import Router
@@ -42,10 +44,10 @@ from exchange.topology.topology import Topology
 
 WINDOW: Final = 500
 """Maximum number of messages that are published and not confirmed."""
+READ: Final = 1_000
+"""Maximum number of dead letters of one read of a rehearsal."""
 PATIENCE: Final = 30.0
 """Seconds for which a full queue is waited for."""
-ALL: Final = "replay"
-"""Name of the queue that all messages pass in the pump: they are published as they say themselves."""
 
 
 @dataclass(slots=True)
@@ -65,10 +67,52 @@ class User:
         self.stopper()
 
 
-async def replay(order: Order, ledger: Ledger, user: User) -> Outcome:
-    """Publish dead letters again. Raises InputError."""
+async def plan(order: Order, ledger: Ledger, log: Log | None = None) -> Outcome:
+    """Go through the dead letters without publishing any, and return what would be. Raises InputError, Disconnected."""
+    outcome, order = Outcome(), replace(order, is_rehearsal=True)
+    source: HeldQueue | LogSource
+    if log is None:
+        source = HeldQueue(order.url, order.queue, order.limit, Again(order, ledger, outcome))
+    else:
+        source = LogSource(log, order.limit, FromLog(order, ledger, outcome))
+    await source.open()
+    try:
+        with suppress(EndOfStream):
+            while True:
+                await source.read(READ)
+    finally:
+        await source.close()
+    if source.fault is not None:
+        raise InputError(source.fault)
+    outcome.left.update(source.left.values())
+    if isinstance(source, LogSource):
+        outcome.unread = source.unread
+    topics = [name for kind, name in outcome.goes if kind == "topic"]
+    for topic in await find_missing(order.target or order.url, topics):
+        outcome.left[describe_missing(topic)] += outcome.goes.pop(("topic", topic))
+    return outcome
+
+
+async def replay(
+    order: Order, ledger: Ledger, user: User, log: Log | None = None, topics: Collection[str] = ()
+) -> Outcome:
+    """Publish dead letters again: those of a queue, or of a topic, to those of these ``topics`` if to topics at all.
+
+    Raises InputError.
+    """
     outcome = Outcome()
-    if await _move(order, order.queue, Again(order, ledger, outcome), outcome, user):
+    if log is None:
+        again = Again(order, ledger, outcome)
+        held = HeldQueue(order.url, order.queue, order.limit, again)
+        is_settled = await _move(order, held, BrokerTarget(order.target or order.url), again, outcome, user)
+    else:
+        picker = FromLog(order, ledger, outcome, topics)
+        source = LogSource(log, order.limit, picker)
+        url = order.target or order.url
+        target = make_target(url, topics, source.goals) if order.to == "topic" else BrokerTarget(url)
+        is_settled = await _move(order, source, target, picker, outcome, user)
+        outcome.unread = source.unread
+    if is_settled:
         ledger.note_settled()
     return outcome
 
@@ -89,18 +133,20 @@ async def undo(order: Order, ledger: Ledger, user: User) -> Outcome:
     for queue in list_queues(ledger):
         if outcome.is_stopped:
             break
-        await _move(order, queue, Back(order, ledger, outcome, queue), outcome, user)
+        back = Back(order, ledger, outcome, queue)
+        await _move(order, HeldQueue(order.url, queue, order.limit, back), BrokerTarget(order.url), back, outcome, user)
     outcome.missing = sum([count for (_, queue), count in ledger.done.items() if queue])
     return outcome
 
 
-async def _move(order: Order, queue: str, choices: Choices, outcome: Outcome, user: User) -> bool:
-    """Run the pump from a queue to where its messages say; return whether the broker has taken all.
+async def _move(
+    order: Order, source: LetterSource, publisher: Target, choices: Choices, outcome: Outcome, user: User
+) -> bool:
+    """Run the pump from letters to where they say; return whether all that was published is settled.
 
     Raises InputError if it cannot go on.
     """
-    source = HeldQueue(order.url, queue, order.limit, choices)
-    target = _Publisher(order.url, source, choices)
+    target = NotedTarget(publisher, source, choices)
     policy = Policy(window=WINDOW, give_up_after=PATIENCE, max_dead_letters=1.0, rate=order.rate)
     router, loop = Router(Topology(queues=[Queue(ALL)])), asyncio.get_running_loop()
     while not source.is_settled and source.fault is None and target.fault is None and not outcome.is_stopped:
@@ -121,93 +167,12 @@ async def _move(order: Order, queue: str, choices: Choices, outcome: Outcome, us
     return source.is_settled
 
 
-class _AsPublished(PublishRoute):
-    """Publishes each message to the exchange, and with the key, that its delivery names; nothing is added."""
-
-    def __init__(self) -> None:
-        super().__init__(ALL, PublishAddress())
-
-    def address(self, outgoing: Outgoing) -> tuple[bytes, bytes, bytes]:
-        message = outgoing.delivery.message
-        exchange, key = (text.encode("utf-8", "surrogateescape") for text in (message.exchange, message.routing_key))
-        return exchange, key, b""
-
-    def header(self, outgoing: Outgoing, marks: bytes, user: str) -> bytes:
-        content = get_content(outgoing.message)
-        other = content.property("user_id")
-        if other is not None and other != user:  # the broker would refuse it
-            content = content.with_property("user_id", None).with_header(USER_ID, other)
-        return content.raw
-
-
-class _Publisher(RabbitmqTarget):
-    """Exchanges and queues of a broker. What is about to be published is written to the ledger, and what is confirmed;
-    an error there ends the run.
-    """
-
-    def __init__(self, url: str, source: HeldQueue, choices: Choices) -> None:
-        super().__init__("the broker", [parse_broker(url, "hashstar dead")], {})
-        self.fault: str | None = None
-        """Why nothing more is published; None if nothing is wrong."""
-        self.stop: Callable[[], None] = lambda: None
-        self._routes = {ALL: _AsPublished()}
-        self._source: Final = source
-        self._choices: Final = choices
-
-    def key_of(self, outgoing: Outgoing) -> Hashable:
-        message = outgoing.delivery.message
-        return message.exchange, message.routing_key
-
-    async def open(self, receiver: Receiver) -> None:
-        await super().open(_Noting(receiver, self))
-
-    def send(self, messages: Sequence[Outgoing]) -> None:
-        if self._note(self._choices.note_sent, messages):
-            super().send(messages)
-
-    def note_confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """Take note of messages that the broker has."""
-        self._note(self._choices.note_moved, messages)
-        late = [each for each in messages if not self._source.is_current(each.delivery)]
-        if late:  # they have come once more since, and are published once more
-            self._note(self._choices.let_go, late)
-
-    def _note(self, write: Callable[[Sequence[str]], None], messages: Sequence[Outgoing]) -> bool:
-        """Write to the ledger; return False, and stop, if that fails, or has failed."""
-        if self.fault is None:
-            try:
-                write([outgoing.delivery.identity or "" for outgoing in messages])
-            except InputError as error:
-                self.fault = str(error)
-                self.stop()
-        return self.fault is None
-
-
-class _Noting(Receiver):
-    """Takes note of what is confirmed before the pump does, and lets what is returned stay where it is."""
-
-    def __init__(self, receiver: Receiver, publisher: _Publisher) -> None:
-        self._receiver: Final = receiver
-        self._publisher: Final = publisher
-
-    def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        self._publisher.note_confirmed(messages)
-        self._receiver.confirmed(messages)
-
-    def failed(self, message: Outgoing, failure: Failure) -> None:
-        waits = failure.reason.startswith("returned:") and (failure.waits or failure.busy)
-        self._receiver.failed(message, Failure(failure.reason, final=True) if waits else failure)
-
-    def lost(self, error: Disconnected) -> None:
-        self._receiver.lost(error)
-
-
 class _Leaving(Target):
     """In place of dead letters of dead letters: what cannot be published stays where it is."""
 
     name = "left"
 
-    def __init__(self, source: HeldQueue) -> None:
+    def __init__(self, source: LetterSource) -> None:
         self._source: Final = source
         self._receiver: Receiver | None = None
 

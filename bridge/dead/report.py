@@ -70,15 +70,24 @@ class LeftOver(NamedTuple):
     messages: int
 
 
+@document("GoingJson", "kind, name, count = messages")
+class Going(NamedTuple):
+    """What messages would be published to."""
+
+    kind: Literal["exchange", "queue", "topic"]
+    name: str
+    messages: int
+
+
 @document("ReplayJson")
 class Replay(NamedTuple):
     """What was done with dead letters."""
 
-    action: Literal["replay", "undo"]
+    action: Literal["replay", "undo", "dry-run"]
     moved: int
     """Number of messages that were published and confirmed: again, or as dead letters by undo."""
     done_before: int
-    """Number of those that an earlier run had published, and that only left their queue now."""
+    """Number of those that an earlier run had published, and that only left their queue now; those of a topic stay."""
     again: int
     """Number of those moved that an earlier run may have published, too, as it was killed."""
     left: tuple[LeftOver, ...]
@@ -87,6 +96,10 @@ class Replay(NamedTuple):
     """Number of messages that undo did not find: they were consumed, went with their queue, or stand behind --limit."""
     is_stopped: bool
     """Whether a signal ended it before all were looked at."""
+    goes: tuple[Going, ...] = ()
+    """Of --dry-run: what would be published, and to what, the most first."""
+    not_looked_at: int = 0
+    """Number of offsets of a topic that were not read, because of --limit or a transaction that is open."""
 
 
 @document("DeadReportJson")

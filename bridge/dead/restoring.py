@@ -30,8 +30,8 @@ from exchange.values.field_json import decode_message_line
 from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
 
-To: TypeAlias = Literal["queue", "exchange"]
-"""Where messages are published again: to the queue where they died first, or to the exchange as they were before."""
+To: TypeAlias = Literal["queue", "exchange", "topic"]
+"""Where messages are published again: to the queue or topic where they died first, or to the exchange as before."""
 
 REPLAY: Final = "x-hashstar-replay"
 """Header of a message that was published again: the digest of the dead letter that it was."""

@@ -55,7 +55,8 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PLACES: Mapping[str, str] = {
     "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
     "tls": f"{START}; again {ASIDE}",
-    "daemon.commands": START, "scaling.commands": START, "dead.forms": "after the loop has ended",
+    "daemon.commands": START, "scaling.commands": START,
+    "dead.commands": START, "dead.forms": "after the loop has ended",
     "dead.ledger": f"{START}; then lines are appended, each before its broker hears of it",
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
     "daemon.journal": f"{THREAD}: the log's; `Journal.flush` is bounded",

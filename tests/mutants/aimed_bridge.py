@@ -26,6 +26,26 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/dead/logs/choices.py",
+        "bridge/dead/logs/test_log_replaying.py",
+        ("a second run publishes what the first one did", "if self._ledger.held[identifier]:", "if False:"),
+    ),
+    *mutants_of(
+        "bridge/dead/logs/log.py",
+        "bridge/dead/logs/test_log_replaying.py",
+        ("a topic that was made anew is passed by as the one before", "parts = (self.topic_id, ", 'parts = ("", '),
+        (
+            "the letters of a key in two partitions pass each other",
+            "(lane.letters[0].time or 0, number)",
+            "(0, number)",
+        ),
+    ),
+    *mutants_of(
+        "bridge/dead/logs/source.py",
+        "bridge/dead/logs/test_log_replaying.py",
+        ("what was published earlier uses the limit up", " or not picked.is_earlier", " or True"),
+    ),
+    *mutants_of(
         "bridge/pump/outlet.py",
         "bridge/pump/test_dead_letter_limit.py",
         ("an early try leaves a second clock behind", " and outgoing.attempts == attempts", ""),

@@ -38,12 +38,8 @@ class QueueLane:
 
     def make_delivery(self, stored: StoredMessage) -> Delivery:
         """Return the delivery of a message, with a refusal if AMQP cannot hold the message."""
-        offset, refusal = stored.queue_offset, None
-        try:
-            message = convert_from_rocketmq(stored)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
-            message = _showable_message(stored)
-            refusal = str(error) if isinstance(error, Unmappable) else f"{type(error).__name__}: {error}"
+        offset = stored.queue_offset
+        message, refusal = read_stored(stored)
         return Delivery(
             message,
             self,
@@ -62,6 +58,15 @@ class QueueLane:
         while offset is not None and offsets and offsets[0] < offset:
             offsets.popleft()
         return before - len(offsets)
+
+
+def read_stored(stored: StoredMessage) -> tuple[Message, str | None]:
+    """Return a message as one of AMQP, and why AMQP cannot hold all of it; None if it can."""
+    try:
+        return convert_from_rocketmq(stored), None
+    except Exception as error:  # noqa: BLE001  whatever is wrong with a message, the others go on
+        refusal = str(error) if isinstance(error, Unmappable) else f"{type(error).__name__}: {error}"
+        return _showable_message(stored), refusal
 
 
 def _showable_message(message: StoredMessage) -> Message:

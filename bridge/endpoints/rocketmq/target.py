@@ -90,6 +90,10 @@ class RocketmqTarget(Target):
     async def check(self) -> Sequence[Finding]:
         return await check_target(self._settings, self._destinations, self._partitioned)
 
+    def make_writer(self, client_id: str) -> MessageWriter:
+        """Return what makes messages, and chooses their queues."""
+        return MessageWriter(self._destinations, client_id, self._turns)
+
     def expect_replies(self) -> None:
         """Write requests, whose servers reply to the name of this target's client; see `replying`."""
         self._settings = replace(self._settings, instance_name=REPLIES_INSTANCE)
@@ -121,7 +125,7 @@ class RocketmqTarget(Target):
             await client.open()
             # The replies to requests are read from the topic where brokers store them; see `replying`.
             client.handle(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, Command.response)
-            writer = MessageWriter(self._destinations, client.client_id, self._turns)
+            writer = self.make_writer(client.client_id)
             routes = await routes_of(client, self._topics, list_sizes(self._destinations, self._partitioned))
             for topic, route in routes.items():
                 writer.spreads[topic] = WritableQueues.from_route(topic, route)

@@ -37,6 +37,12 @@ CASES = {
         Death("Spring Kafka", "java.lang.IllegalStateException", "orders", "", "dlq", "k",
               "org.springframework.kafka.listener.ListenerExecutionFailedException", "no"), "k",
     ),
+    "Spring Kafka, retry topics": (
+        {"kafka_original-topic": "orders", "kafka_original-partition": "\\x00", "kafka_exception-message": "no",
+         "kafka_exception-fqcn": "java.lang.Error", "retry_topic-attempts": "\\x00"},
+        Death("Spring Kafka, retry topics", "retried too often", "orders", "", "dlq", "k", "java.lang.Error", "no"),
+        "k",
+    ),
     "Spring Cloud Stream": (
         {"x-original-topic": "orders", "x-exception-fqcn": "java.lang.Error", "x-exception-message": "no",
          "x-exception-stacktrace": "at ..."},

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bridge.dead.choices import Order, Outcome
 from bridge.dead.ledger import Ledger, Sent
-from bridge.dead.replaying import WINDOW, User, replay, undo
+from bridge.dead.replaying import WINDOW, User, plan, replay, undo
 from bridge.dead.restoring import REPLAY, digest
 from exchange import Message
 from exchange.amqp import ContentHeader, get_content
@@ -131,6 +131,20 @@ def test_undo_puts_back_what_was_not_consumed(
     assert all(box.bodies(queue) == [b"other"] for queue in ("a", "b", "gone"))
     with suppress(IndexError):
         assert ContentHeader(box.queues[DEAD][0].properties).find("x-death") is not None
+
+
+def test_a_rehearsal_counts_what_would_be_published_and_changes_nothing(tmp_path: Path) -> None:
+    box = Box(Random(0), 0, 0, {"a": deque(), "b": deque(), DEAD: deque()})
+    for at, queue in enumerate("aabbb"):
+        box.put(DEAD, bury(at, queue, with_id=True, tenant="xy"[at % 2]))
+    box.put(DEAD, Message("", DEAD, {"tenant": "x"}, {}, b"no death"))
+    order = Order("amqp://h", DEAD, 1_000, where=Selector.parse("tenant = 'x'"))
+    before = box.bodies(DEAD)
+    planned = run(box, tmp_path / "l", order, lambda order, ledger, _: plan(order, ledger))
+    assert planned.goes == {("queue", "a"): 1, ("queue", "b"): 2}
+    assert planned.left == {"no header says where it died": 1}
+    assert (box.bodies(DEAD), box.queues["a"], box.queues["b"]) == (before, deque(), deque())
+    assert run(box, tmp_path / "l", order).moved == 3
 
 
 def test_undo_goes_on_where_a_queue_was_deleted(tmp_path: Path) -> None:

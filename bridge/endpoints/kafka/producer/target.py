@@ -169,6 +169,10 @@ class TopicTarget(Target, Generic[C]):
         """Return all settings of a producer; ``limits`` are those that follow from its topics."""
         return {**DEFAULTS, **limits, **given, **FIXED}
 
+    def make_writer(self, topics: Mapping[str, KafkaTopic]) -> RecordWriter:
+        """Return what makes records for these topics."""
+        return RecordWriter(self._destinations, topics, self._turns)
+
     def make_offline(self) -> None:
         """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
         Producer(self.producer_settings(describe_offline(self.settings), {}), logger=QUIET)
@@ -236,7 +240,7 @@ class TopicTarget(Target, Generic[C]):
             topics = await calls.call(fetch)
             check_topics(topics, self._partitioned)
             await self._check_sources(calls, given, reasons)
-            connection = self._connect(receiver, RecordWriter(self._destinations, topics, self._turns), reasons)
+            connection = self._connect(receiver, self.make_writer(topics), reasons)
             callbacks = {"error_cb": reasons.note_error, "stats_cb": connection.on_statistics}
             settings = self.producer_settings(given, _limits_of(topics.values()))
             connection.producer = await calls.call(lambda: Producer({**settings, **callbacks}, logger=reasons))
@@ -286,7 +290,7 @@ class TopicTarget(Target, Generic[C]):
 
     def _use(self, connection: C, topics: Mapping[str, KafkaTopic]) -> None:
         """Write to partitions that were added, as producers everywhere else do."""
-        connection.writer = RecordWriter(self._destinations, topics, self._turns)
+        connection.writer = self.make_writer(topics)
 
     def _on_task_end(self, connection: C, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (problem := task.exception()) is None:

@@ -70,12 +70,13 @@ class RecordWriter:
         self.leaders: Final = {name: topic.leaders for name, topic in topics.items() if topic.leaders is not None}
         """Topic -> its partitions, with their leaders."""
         turns = turns or KeylessTurns(build_default_3_3())
-        self._spreads = {
+        self.spreads: Final = {
             name: TopicPartitions(name, topic.leaders or Partitions.from_count(topic.partitions), turns)
             for name, topic in topics.items()
         }
+        """Topic -> its partitions."""
         self._destinations = {
-            queue: (each.topic, each.key, self._spreads[each.topic]) for queue, each in destinations.items()
+            queue: (each.topic, each.key, self.spreads[each.topic]) for queue, each in destinations.items()
         }
 
     def make_record(self, outgoing: Outgoing) -> tuple[Record, int]:
