@@ -364,6 +364,8 @@ class Target(Endpoint):
 
     transactional: bool = False
     """Whether it reports to the systems of sources what is settled, in one transaction with what it writes."""
+    sole_writer: str | None = None
+    """Name under which its system takes one writer, the latest; None: it takes any number."""
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return the key of a message: messages with equal keys are kept in order.

@@ -32,6 +32,10 @@ class Mistakes:
 
     def keep(self, error: InputError, item: str = "") -> None:
         """Keep a mistake, unless its key has one; a list or table may have one for each ``item`` of it."""
+        if isinstance(error, ConfigError):
+            for each in error.mistakes:
+                self.keep(each, item)
+            return
         where = error.where if isinstance(error, KeyMistake) else ("", str(error))
         self._errors.setdefault((*where, item), error)
 

@@ -91,6 +91,12 @@ class Table:
         """Warnings of this table and of all tables in it."""
         self.mistakes: Mistakes | None = None
         """If set, keeps mistakes in values that have a default, instead of raising them; also those of tables in it."""
+        self.files = set[Path]()
+        """Files that were read, or will be, for its keys and those of tables in it: secrets, certificates."""
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a table in it."""
+        return f"{self.path}.{name}" if self.path else name
 
     def warn(self, key: str, text: str) -> None:
         """Keep a warning about a key."""
@@ -163,6 +169,7 @@ class Table:
 
     def _check_file(self, key: str, written: str, path: Path) -> None:
         """Check that a file can be read, and is none that could be waited for."""
+        self.files.add(path)
         try:
             open_file(path).close()
         except OSError as error:
@@ -220,12 +227,12 @@ class Table:
 
     def table(self, key: str) -> Table:
         """Read a table in this table; an empty one if the key is missing."""
-        value = self.take(key, {})
-        path = f"{self.path}.{key}" if self.path else key
+        value, path = self.take(key, {}), self.path_of(key)
         if not isinstance(value, dict):
             raise self.error(key, f"must be a table, and is {describe(value)}: [{path}]")
         within = Table(value, self.source, path, self._environment)
         within.warnings = self.warnings
+        within.files = self.files
         within.mistakes = self.mistakes
         return within
 

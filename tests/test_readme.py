@@ -218,7 +218,7 @@ def test_the_bridge_of_the_readme_is_the_one_of_the_guide_without_dead_letters()
     assert guide.startswith(f"{short}\n[dead_letters]")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/bridge.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/bridge.md", "docs/bridge-configuration.md"])
 def test_the_bridge_is_a_right_configuration(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside its topology, with its password in the environment."""
     text, *_ = [block.text for block in BLOCKS if block.language == "toml" and block.page == page]
@@ -274,6 +274,6 @@ def test_all_kinds_of_blocks_are_tested() -> None:
     }  # fmt: skip
     assert {block.page for block in SPARK} == {"docs/audit.md"}
     assert {block.page for block in BLOCKS if block.language == "toml"} == {
-        "README.md", "docs/audit.md", "docs/bridge.md",
+        "README.md", "docs/audit.md", "docs/bridge.md", "docs/bridge-configuration.md",
     }  # fmt: skip
     assert len(SHOWN) >= 13

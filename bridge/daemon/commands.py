@@ -78,9 +78,15 @@ def _add_place(seconds: float) -> Callable[[Function], Function]:
 
     def add(function: Function) -> Function:
         option = wait_option(seconds, "Maximum time until all workers have answered, and done it.")
-        return option(click.argument("place", metavar="BRIDGE.TOML|URL", type=BridgePlace())(function))
+        place = click.argument("place", metavar="BRIDGE.TOML|URL", type=BridgePlace())
+        return pipeline_option(option(place(function)))
 
     return add
+
+
+pipeline_option: Final = click.option(
+    "--pipeline", metavar="NAME", help="Pipeline of a file with several; without it, all of them."
+)
 
 
 @click.group("bridge", cls=CommandGroup, example="hashstar bridge check bridge.toml", default="run")
@@ -162,8 +168,9 @@ def _fail(error: HashstarError) -> NoReturn:
 @click.option("--offline", is_flag=True, help="Check the file only, without connecting to anything.")
 @form_options(FORMS)
 @output_option
+@pipeline_option
 @click.argument("path", metavar="BRIDGE.TOML", type=ConfigPath())
-def check_command(offline: bool, form: str, path: Path) -> None:
+def check_command(offline: bool, form: str, pipeline: str | None, path: Path) -> None:
     """Check a configuration, and everything that it names.
 
     It leaves no trace at brokers: no message is taken or written, no group is joined, nothing is declared. It may run
@@ -174,11 +181,12 @@ def check_command(offline: bool, form: str, path: Path) -> None:
 
     async def run_check() -> int:
         from bridge.daemon.config import read_config
-        from bridge.daemon.probe import check
+        from bridge.daemon.probe import check, choose_pipeline
 
         # Clients log each attempt to connect; the findings already have the reason, once.
         logging.getLogger("bridge").addHandler(logging.NullHandler())
-        report = await check(read_config(path), offline=offline)
+        config = read_config(path)
+        report = await check(config if pipeline is None else choose_pipeline(config, pipeline), offline=offline)
         print_form(FORMS[form], report)
         return 1 if report.errors else 0
 
@@ -189,7 +197,7 @@ def check_command(offline: bool, form: str, path: Path) -> None:
 @form_options(STATUS_FORMS)
 @output_option
 @_add_place(10.0)
-def status_command(form: str, place: Path | str, wait: float) -> None:
+def status_command(form: str, place: Path | str, pipeline: str | None, wait: float) -> None:
     """Show the state of a bridge that runs: sources, targets, conditions.
 
     It asks the address under http in BRIDGE.TOML, all workers at once; URL is the address of one of them.
@@ -199,7 +207,7 @@ def status_command(form: str, place: Path | str, wait: float) -> None:
     with exit_on_error():
         from bridge.daemon.asking.processes import find_addresses, read_all
 
-        answers = read_all(find_addresses(str(place), wait), wait)
+        answers = read_all(find_addresses(str(place), wait), wait, pipeline)
     if answers.processes or form != "text":
         print_form(STATUS_FORMS[form], answers)
     for each in answers.errors:
@@ -209,17 +217,17 @@ def status_command(form: str, place: Path | str, wait: float) -> None:
 
 @bridge_command.command("pause", example="hashstar bridge pause bridge.toml")
 @_add_place(10.0)
-def pause_command(place: Path | str, wait: float) -> None:
+def pause_command(place: Path | str, pipeline: str | None, wait: float) -> None:
     """Have a bridge that runs read nothing more; its connections stay.
 
     Exit codes: 0 paused, 1 not yet, 2 a process cannot be reached, or bad usage.
     """
-    _give_order("pause", place, wait)
+    _give_order("pause", place, pipeline, wait)
 
 
 @bridge_command.command("drain", example="hashstar bridge drain bridge.toml --wait 5m")
 @_add_place(60.0)
-def drain_command(place: Path | str, wait: float) -> None:
+def drain_command(place: Path | str, pipeline: str | None, wait: float) -> None:
     """Have a bridge settle all that it has read, and close its sources.
 
     It stays up, with its targets connected, and goes on with "bridge resume". What is not settled in time is still
@@ -227,23 +235,25 @@ def drain_command(place: Path | str, wait: float) -> None:
 
     Exit codes: 0 drained, 1 not yet, 2 a process cannot be reached, or bad usage.
     """
-    _give_order("drain", place, wait)
+    _give_order("drain", place, pipeline, wait)
 
 
 @bridge_command.command("resume", example="hashstar bridge resume bridge.toml")
 @_add_place(10.0)
-def resume_command(place: Path | str, wait: float) -> None:
+def resume_command(place: Path | str, pipeline: str | None, wait: float) -> None:
     """Have a bridge go on that is paused or drained.
 
     Exit codes: 0 it goes on, 1 not yet, 2 a process cannot be reached, or bad usage.
     """
-    _give_order("resume", place, wait)
+    _give_order("resume", place, pipeline, wait)
 
 
 @bridge_command.command("reload", example="hashstar bridge reload bridge.toml")
 @_add_place(180.0)
-def reload_command(place: Path | str, wait: float) -> None:
+def reload_command(place: Path | str, pipeline: str | None, wait: float) -> None:
     """Have a bridge that runs read its configuration again.
+
+    Of a file with several pipelines those begin anew that have changed; with --pipeline that one alone, changed or not.
 
     Exit codes: 0 in effect, 1 refused, with the reasons, or not in effect yet, 2 a process cannot be reached, or bad
     usage.
@@ -252,15 +262,17 @@ def reload_command(place: Path | str, wait: float) -> None:
         from bridge.daemon.asking.orders import reload
         from bridge.daemon.asking.processes import find_addresses
 
-        _show_result(reload(find_addresses(str(place), wait), wait))
+        _show_result(reload(find_addresses(str(place), wait), wait, pipeline))
 
 
-def _give_order(order: Literal["pause", "drain", "resume"], place: Path | str, wait: float) -> None:
+def _give_order(
+    order: Literal["pause", "drain", "resume"], place: Path | str, pipeline: str | None, wait: float
+) -> None:
     with exit_on_error():
         from bridge.daemon.asking.orders import give_order
         from bridge.daemon.asking.processes import find_addresses
 
-        _show_result(give_order(find_addresses(str(place), wait), order, wait))
+        _show_result(give_order(find_addresses(str(place), wait), order, wait, pipeline))
 
 
 def _show_result(result: Result) -> NoReturn:

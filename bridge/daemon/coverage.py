@@ -8,7 +8,7 @@ it is off unless the configuration has ``coverage = true``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import time
 from typing import Final
 
@@ -17,9 +17,9 @@ from bindings.archive.sums import Unread
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, compute_fingerprint
-from bindings.http.exposition import format_family
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
+from bridge.daemon.metrics import Gauges
 from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology
@@ -31,7 +31,7 @@ SERIES: Final = 1_000
 
 
 class CoverageCounter:
-    """Counts the messages that are read. Use it on the event loop's thread, except `report` and `lines`."""
+    """Counts the messages that are read. Use it on the event loop's thread, except `report` and `families`."""
 
     def __init__(self, name: str, topology: Topology) -> None:
         self._name = name
@@ -69,20 +69,20 @@ class CoverageCounter:
         """Build the audit's report of a tally, as JSON; docs/audit-json.md describes it."""
         return encode_json(build_report(self._topology, tally, Sources(self._name), int(time() * 1_000_000)))
 
-    def lines(self, tally: Tally) -> Iterator[str]:
-        """Yield lines of Prometheus's text format: messages by binding."""
+    def families(self, tally: Tally) -> Gauges:
+        """Return metrics: messages by binding, and how many bindings matched some."""
         uses = coverage(tally, self._topology).bindings
-        messages: dict[tuple[tuple[str, str], ...], float] = {
-            (
-                ("binding", str(use.number)), ("source", use.binding.source), ("kind", use.binding.destination.kind),
-                ("destination", use.binding.destination.name), ("routing_key", use.binding.routing_key),
-            ): use.messages
-            for use in uses[:SERIES]
+        hit = sum([bool(use.messages or use.possible) for use in uses])
+        return {
+            "hashstar_binding_messages_total": ("counter", "Messages that matched a binding.", {
+                (
+                    ("binding", str(use.number)), ("source", use.binding.source),
+                    ("kind", use.binding.destination.kind), ("destination", use.binding.destination.name),
+                    ("routing_key", use.binding.routing_key),
+                ): use.messages
+                for use in uses[:SERIES]
+            }),
+            "hashstar_bindings": ("gauge", "Bindings, and those that a message matched.", {
+                (("state", "all"),): len(uses), (("state", "hit"),): hit,
+            }),
         }  # fmt: skip
-        meaning = "Messages that matched a binding."
-        yield from format_family("hashstar_binding_messages_total", "counter", meaning, messages)
-        states: dict[tuple[tuple[str, str], ...], float] = {
-            (("state", "all"),): len(uses),
-            (("state", "hit"),): sum([bool(use.messages or use.possible) for use in uses]),
-        }
-        yield from format_family("hashstar_bindings", "gauge", "Bindings, and those that a message matched.", states)

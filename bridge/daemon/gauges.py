@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, OF_THE_BRIDGE, Health
-from bridge.daemon.metrics import Gauges, Metrics
+from bridge.daemon.metrics import Gauges, Reloads
 from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit
 from exchange.text.site import HASHSTAR_VERSION
@@ -29,8 +29,8 @@ OF_TARGETS = ("disconnected", "trouble", "backpressure")
 OF_SOURCES = tuple([kind for kind in KINDS if kind not in (*OF_THE_BRIDGE, "backpressure")])
 
 
-def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *, alive: bool) -> Gauges:
-    """Return the gauges of a bridge; from any thread."""
+def read_gauges(config: Config, pump: Pump, health: Health, *, alive: bool) -> Gauges:
+    """Return the gauges of a pipeline; from any thread."""
     conditions = health.current()
     stalled: dict[Labels, float] = {
         (("endpoint", name), ("kind", kind)): 0
@@ -108,11 +108,18 @@ def read_gauges(config: Config, pump: Pump, metrics: Metrics, health: Health, *,
         "hashstar_oldest_in_flight_seconds": ("gauge", "Age of the oldest message without an answer.", by_target(
             state.oldest_age for _, state in targets
         )),
-        "hashstar_reload_refused": ("gauge", "Whether the last reload was refused.", {(): int(bool(metrics.refusal))}),
         "hashstar_paused": ("gauge", "Whether the bridge is paused or drained.", {(): int(not pump.takes)}),
-        "hashstar_dropped_log_lines_total": ("counter", "Lines that nothing took of the log.", {
-            (): health.journal.dropped
+    }  # fmt: skip
+
+
+def read_bridge_gauges(reloads: Reloads, dropped: int) -> Gauges:
+    """Return what all pipelines have together: the reloads, and the number of lines of the log that were dropped."""
+    return {
+        "hashstar_reloads_total": ("counter", "Times that the configuration was read again.", {
+            (("outcome", outcome),): count for outcome, count in [*reloads.counts.items()]
         }),
+        "hashstar_reload_refused": ("gauge", "Whether the last reload was refused.", {(): int(bool(reloads.refusal))}),
+        "hashstar_dropped_log_lines_total": ("counter", "Lines that nothing took of the log.", {(): dropped}),
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, TextIO
@@ -65,10 +66,20 @@ class _Kind:
     """Level and fields of the last event that was left out."""
 
 
+@dataclass(slots=True)
+class _Style:
+    """How events are written."""
+
+    is_json: bool = False
+    least: int = 0
+    """Index of the lowest of `LEVELS` that is written."""
+
+
 class Journal:
     """Writes events to ``out``, by default standard error, from a thread.
 
-    ``form`` is text or json, ``level`` the lowest level that is written; ``worker`` is a field of each event.
+    ``form`` is text or json, ``level`` the lowest level that is written; ``worker`` is a field of each event. Each
+    pipeline of several has a journal `for_pipeline`, whose name is a field of its events.
     """
 
     def __init__(
@@ -79,7 +90,10 @@ class Journal:
         clock: Callable[[], float] = time,
         worker: int | None = None,
     ) -> None:
-        self._always = {} if worker is None else {"worker": worker}
+        self._always: dict[str, Any] = {} if worker is None else {"worker": worker}
+        self._around: Journal | None = None
+        """The journal of all pipelines, of which this is one's."""
+        self._style = _Style()
         self.write_as(form, level)
         self._out = out
         self._writer = LineWriter(lambda count: self._format("warning", "dropped", {"lines": count}))
@@ -92,7 +106,7 @@ class Journal:
 
     def write(self, level: str, event: str, /, **fields: Any) -> None:
         """Write an event."""
-        if LEVELS.index(level) < self._least:
+        if LEVELS.index(level) < self._style.least:
             return
         line = self._format(level, event, fields)
         if self._out is None:
@@ -103,8 +117,17 @@ class Journal:
                 self._out.flush()
 
     def write_as(self, form: str, level: str) -> None:
-        """Write further events in another form, from another level on."""
-        self._json, self._least = form == "json", LEVELS.index(level)
+        """Write further events in another form, from another level on; those of all pipelines."""
+        self._style.is_json, self._style.least = form == "json", LEVELS.index(level)
+
+    def for_pipeline(self, name: str) -> Journal:
+        """Return a journal that writes to the same log, with the name of a pipeline in each event; this one for ""."""
+        if not name:
+            return self
+        own = copy(self)
+        own._always, own._around = {**self._always, "pipeline": name}, self
+        own._kinds, own._filtering = {}, set()
+        return own
 
     def flush(self, seconds: float = 1.0) -> None:
         """Wait until all lines are written to standard error, at most some seconds."""
@@ -117,7 +140,7 @@ class Journal:
 
     def _format(self, level: str, event: str, fields: dict[str, Any]) -> str:
         now, fields = write_time(self._clock(), "milliseconds"), {**self._always, **fields}
-        if self._json:
+        if self._style.is_json:
             return json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
         text = "".join([f" {name}={_quote(value)}" for name, value in fields.items()])
         return f"{now} {level:7} {event}{text}"
@@ -128,7 +151,7 @@ class Journal:
         ``kind`` begins with the endpoint; texts that differ only in numbers are of one kind. The next line of the kind
         has the number of events that were left out, as ``also``. For the level debug, the interval stays one second.
         """
-        if LEVELS.index(level) < self._least:
+        if LEVELS.index(level) < self._style.least:
             return
         with self._lock:
             now = self._clock()
@@ -159,6 +182,8 @@ class Journal:
 
         Called once a second, so that a kind whose events have stopped gets its last line and number, too.
         """
+        if self._around is not None:
+            self._around.catch_up()
         with self._lock:
             now = self._clock()
             due = [
@@ -287,7 +312,7 @@ def _fields_of(delivery: Delivery) -> dict[str, Any]:
 
 
 def _quote(value: Any) -> str:
-    text = str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if text.isprintable() and text and not set(text) & set(' "=') else dump_json(text)
 
 

@@ -1,7 +1,8 @@
-"""Keys at the top level of ``bridge.toml``."""
+"""Keys at the top level of ``bridge.toml``, and of each pipeline of a file with several."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from bridge.daemon.journal import LEVELS
@@ -100,8 +101,31 @@ EXPIRED: Final = Key(
 )
 REPLIES_OF: Final = Keys((REPLY_QUEUE, REPLY_TOPIC, REPLY_GROUP, REPLY_TIMEOUT, EXPIRED))
 
+PIPELINES: Final = Key(
+    "pipelines",
+    TABLE,
+    "`[pipelines.NAME]`: [several pipelines](#several-pipelines) in place of one",
+    otherwise="none: the file is one pipeline",
+)
+
+PIPELINE_NAME_LENGTH: Final = 100
+"""Maximum number of characters of the name of a pipeline."""
+PIPELINE_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{PIPELINE_NAME_LENGTH}}}")
+"""The name of a pipeline: TOML's bare keys, so that it stands in addresses, labels and commands as it is."""
+
+OF_ALL: Final = (HTTP, HTTP_HOSTS, WORKERS, LOG_FORMAT, LOG_LEVEL)
+"""What belongs to the process."""
+OF_EACH: Final = (TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, IGNORE, COVERAGE)
+"""What belongs to one pipeline."""
+DEFAULTS: Final = (POLICY, DEAD_LETTERS)
+"""What holds for all pipelines of a file that do not say otherwise."""
+
+PIPELINE: Final = Keys((*OF_EACH, *DEFAULTS))
+"""Keys of ``[pipelines.NAME]``."""
+AROUND: Final = Keys((PIPELINES, *DEFAULTS, *OF_ALL))
+"""Keys at the top of a file with several pipelines."""
 FILE: Final = Keys((
     TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS,
-    COVERAGE,
-    WORKERS, LOG_FORMAT, LOG_LEVEL,
+    COVERAGE, WORKERS, LOG_FORMAT, LOG_LEVEL, PIPELINES,
 ))  # fmt: skip
+"""Keys at the top of a file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 from time import time
@@ -33,8 +34,28 @@ FILTERED: Final = ("no match", "fails")
 
 RELOADS: Final = ("reloaded", "refused")
 
-Gauges = Mapping[str, tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]]
-"""Name -> kind, meaning, and values by their labels."""
+Family = tuple[Literal["gauge", "counter"], str, Mapping[tuple[tuple[str, str], ...], float]]
+"""Kind, meaning, and values by their labels."""
+Gauges = Mapping[str, Family]
+"""Name -> values."""
+
+
+@dataclass(slots=True)
+class Reloads:
+    """The reloads of a bridge: their number, and what became of the last one."""
+
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(RELOADS, 0)))
+    """Outcome -> times that the configuration was read again."""
+    refusal: str = ""
+    """Why the last reload was refused; "" if it was not."""
+    last: float | None = None
+    """When the configuration was last read again, refused or not, in seconds since 1970; None if never."""
+
+    def note(self, refusal: str) -> None:
+        """Count a reload, and keep why it was refused; "" if it was not."""
+        self.counts[RELOADS[bool(refusal)]] += 1
+        self.refusal = refusal
+        self.last = time()
 
 
 class Metrics:
@@ -68,12 +89,6 @@ class Metrics:
         """Target -> sum of these times, in seconds."""
         self.unreadable: dict[str, Counter[str]] = {}
         """Source -> reason -> number of unreadable records; sources that read archives count these themselves."""
-        self.reloads = Counter(dict.fromkeys(RELOADS, 0))
-        """Outcome -> times that the configuration was read again."""
-        self.refusal = ""
-        self.last_reload: float | None = None
-        """When the configuration was last read again, refused or not, in seconds since 1970; None if never."""
-        """Why the last reload was refused; "" if it was not."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when a connection is made or lost, and when a source ends."""
 
@@ -104,12 +119,6 @@ class Metrics:
         """Forget which endpoints are connected or have ended, before a pump begins; counters go on."""
         for names in (self.up, self.last_error, self.ended_sources):
             names.clear()
-
-    def note_reload(self, refusal: str) -> None:
-        """Count a reload, and keep why it was refused; "" if it was not."""
-        self.reloads[RELOADS[bool(refusal)]] += 1
-        self.refusal = refusal
-        self.last_reload = time()
 
     def connected(self, name: str) -> None:
         self.up[name] = True
@@ -169,11 +178,12 @@ class Metrics:
         self.ended_sources.add(source)
         self.on_change()
 
-    def lines(self, gauges: Gauges) -> Iterator[str]:
-        """Yield the lines of Prometheus's text format; ``gauges`` are the present values."""
+    def families(self) -> Gauges:
+        """Return all counters, but those of latencies."""
         unreadable = {
             (source, reason): count for source, counts in self.unreadable.items() for reason, count in [*counts.items()]
         }
+        families: dict[str, Family] = {}
         for name, meaning, labels, counts in (
             ("hashstar_read_messages_total", "Messages read.", ("source",), self.read_messages),
             ("hashstar_read_bytes_total", "Bytes of bodies read.", ("source",), self.read_bytes),
@@ -197,24 +207,42 @@ class Metrics:
             ("hashstar_unreadable_records_total", "Records of archives left out.", ("source", "reason"), unreadable),
             ("hashstar_connections_total", "Connections made.", ("endpoint",), self.connections),
             ("hashstar_disconnections_total", "Connections lost.", ("endpoint",), self.disconnections),
-            ("hashstar_reloads_total", "Times that the configuration was read again.", ("outcome",), self.reloads),
         ):
             keys = [(key if isinstance(key, tuple) else (key,), count) for key, count in dict(counts).items()]
-            values = {tuple(zip(labels, key, strict=True)): count for key, count in keys}
-            yield from format_family(name, "counter", meaning, values)
-        for name, (kind, meaning, gauge) in gauges.items():
-            yield from format_family(name, kind, meaning, gauge)
-        yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
-        yield "# TYPE hashstar_latency_seconds histogram"
-        for target, counts_of in list(self.latencies.items()):
-            below = 0
+            families[name] = "counter", meaning, {tuple(zip(labels, key, strict=True)): count for key, count in keys}
+        return families
+
+    def lines(self, gauges: Gauges) -> Iterator[str]:
+        """Yield the lines of Prometheus's text format; ``gauges`` are the present values."""
+        yield from format_metrics({"": (self, gauges)}, {})
+
+
+def format_metrics(pipelines: Mapping[str, tuple[Metrics, Gauges]], of_all: Gauges) -> Iterator[str]:
+    """Yield the lines of Prometheus's text format: each family once, with a label for each pipeline that has a name."""
+    families: dict[str, Family] = {}
+    for pipeline, (metrics, gauges) in pipelines.items():
+        for name, (kind, meaning, values) in {**metrics.families(), **gauges}.items():
+            together = families.setdefault(name, (kind, meaning, {}))[2]
+            assert isinstance(together, dict)  # noqa: S101  made here
+            together.update({(*_label(pipeline), *labels): value for labels, value in values.items()})
+    for name, (kind, meaning, values) in {**families, **of_all}.items():
+        yield from format_family(name, kind, meaning, values)
+    yield "# HELP hashstar_latency_seconds From reading a message to its confirmation."
+    yield "# TYPE hashstar_latency_seconds histogram"
+    for pipeline, (metrics, _) in pipelines.items():
+        for target, counts_of in list(metrics.latencies.items()):
+            below, labels = 0, (*_label(pipeline), ("target", target))
             for bound, count in zip((*BUCKETS, inf), list(counts_of), strict=True):
                 below += count
                 le = "+Inf" if bound == inf else f"{bound:g}"
-                yield f"hashstar_latency_seconds_bucket{format_labels((('target', target), ('le', le)))} {below}"
-            shown = format_labels((("target", target),))
-            yield f"hashstar_latency_seconds_sum{shown} {format_number(self.latency_sums.get(target, 0.0))}"
+                yield f"hashstar_latency_seconds_bucket{format_labels((*labels, ('le', le)))} {below}"
+            shown = format_labels(labels)
+            yield f"hashstar_latency_seconds_sum{shown} {format_number(metrics.latency_sums.get(target, 0.0))}"
             yield f"hashstar_latency_seconds_count{shown} {below}"
+
+
+def _label(pipeline: str) -> tuple[tuple[str, str], ...]:
+    return (("pipeline", pipeline),) if pipeline else ()
 
 
 class Sample(NamedTuple):
@@ -234,7 +262,7 @@ class HistoryJson(TypedDict):
     step: float
     """Seconds between two rates."""
     sources: dict[str, list[float]]
-    """Source -> messages per second by step, oldest first."""
+    """Source -> messages per second by step, oldest first; of several pipelines, as `PIPELINE/SOURCE`."""
     targets: dict[str, list[float]]
 
 

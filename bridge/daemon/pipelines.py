@@ -1,243 +1,331 @@
-"""The pumps of a running bridge: each is built whole from a reading of its configuration, and follows the one before.
+"""The pipelines of a running bridge: each has one pump at a time, built whole from a reading of its configuration.
 
-A reload is refused as a whole, and changes nothing, if anything in the file or the topology is wrong, or if it changes
-what only a restart can change: `find_fixed`. Otherwise the pump reads nothing more and settles what it has read, in
-`Policy.drain` at most, as at a stop; then the next pump begins, as at a start. So nothing is lost, the messages of a
-key stay in order, and at most what was not settled in time, a window, comes again.
+A reload is refused as a whole, and changes nothing, if anything in the file or a topology is wrong, or if it changes
+what only a restart can change: `find_fixed`. Otherwise the pumps of those pipelines that are changed or gone read
+nothing more and settle what they have read, in `Policy.drain` at most, as at a stop; when all of them have ended, the
+next pumps begin, as at a start. So nothing is lost, the messages of a key stay in order, and at most what was not
+settled in time, a window, comes again, also where a source moves from one pipeline to another. A named pipeline of
+which the file says the same as before runs on. So do the others when one ends by a mistake of ours: that one begins
+anew, later and later.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple
 
 from bridge.aside import call_aside
 from bridge.daemon.config import Config
-from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
-from bridge.endpoint import Delivery, Failure, Outgoing, describe
-from bridge.pump.events import PumpEvents
-from bridge.pump.pump import Inlet, Pump
-from bridge.pump.replies import ReplyOutcome, RequestOutcome
+from bridge.daemon.metrics import Metrics, Reloads
+from bridge.daemon.pumps import BuiltPump, RunningPump, build_pump, start_pump
+from bridge.endpoint import describe
+from bridge.pump.policy import Backoff
 from exchange.errors import HashstarError, InputError
 from exchange.partition.python_function import find_changed_files, undo_imports
 from exchange.routing.router import Router
-from exchange.text.site import build_install_command
-
-if TYPE_CHECKING:  # imports pyarrow
-    from bridge.daemon.coverage import CoverageCounter
+from exchange.text.display import suggest
 
 READING: Final = 60.0
-"""Maximum number of seconds for reading the file and the topology again."""
+"""Maximum number of seconds for reading the file and the topologies again."""
 GOING_BACK: Final = 0.5
 """Seconds for which a broker is left alone that was sent back messages, so that these are in their places again."""
 RESTART: Final = "restart the bridge for it"
+ANEW: Final = Backoff(1.0, 60.0)
+"""Time before a pipeline begins anew that ended by a mistake of ours; it grows with each time in a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltPump:
-    """A pump that does not run yet, and its configuration."""
+class _Change(NamedTuple):
+    """What a reload does."""
 
     config: Config
-    pump: Pump
-    coverage: CoverageCounter | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline(BuiltPump):
-    """A pump that runs. It is a value, so that threads which answer HTTP see one pump with its own health."""
-
-    health: Health = field(kw_only=True)
-
-
-def build_pump(config: Config, router: Router, journal: Journal, metrics: Metrics) -> BuiltPump:
-    """Build the pump of a configuration; nothing is opened, and no counter changes.
-
-    Raises InputError if coverage is asked for, and what counts it is not installed.
-    """
-    events, coverage = _Events(journal, metrics), None
-    if config.coverage:
-        try:
-            from bridge.daemon.coverage import CoverageCounter  # imports pyarrow and numpy, which nothing else needs
-        except ImportError as error:
-            raise InputError(f"{config.path}: coverage: needs {error.name}: {build_install_command('audit')}") from None
-        coverage = CoverageCounter(config.path, config.topology)
-        events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
-    pump = Pump(
-        config.inlets, router, config.targets, events, config.policy, config.dead_letters,
-        config.ignored, replies=config.replies, partitioners=config.partitioners,
-    )  # fmt: skip
-    return BuiltPump(config, pump, coverage)
-
-
-def start_pipeline(built: BuiltPump, journal: Journal, metrics: Metrics, before: Health | None = None) -> Pipeline:
-    """Begin to count and watch a pump that is about to run; ``before`` is the health of the one that ran before it."""
-    config = built.config
-    metrics.forget_connections()
-    for inlet in config.inlets:
-        if isinstance(inlet.source, Unreadable):
-            inlet.source.unreadable.update(metrics.unreadable.get(inlet.source.name, {}))
-            metrics.unreadable[inlet.source.name] = inlet.source.unreadable
-    metrics.prepare(*list_endpoints(config))
-    health = Health(
-        built.pump, config.inlets, metrics, journal, config.policy, config=config.path,
-        has_dead_letters=config.dead_letters is not None, before=before,
-    )  # fmt: skip
-    return Pipeline(config, built.pump, built.coverage, health=health)
-
-
-def list_endpoints(config: Config) -> tuple[dict[str, bool], dict[str, list[str]]]:
-    """Return source -> whether it has a filter, and target -> its queues: the arguments of `Metrics.prepare`."""
-    targets: dict[str, list[str]] = {}
-    for queue, target in config.targets.items():
-        targets.setdefault(target.name, []).append(queue)
-    for callers in config.replies.callers.values():
-        targets[callers.target.name] = sorted(callers.topics or [""])
-    if config.dead_letters is not None:
-        targets[config.dead_letters.name] = [""]
-    return {inlet.source.name: inlet.filter is not None for inlet in config.inlets}, targets
+    """The configuration that will be in effect."""
+    going: Sequence[str]
+    """Pipelines whose pumps end."""
+    coming: Sequence[BuiltPump]
+    """Pumps that begin then."""
+    warnings: Sequence[object]
 
 
 class Pipelines:
-    """The pumps of one bridge, of which one runs at a time.
+    """The pipelines of one bridge, each of which has one pump at a time; "" is the name of the only one of a file.
 
-    ``reread`` reads the configuration again, on a thread of its own. ``prepare`` is called before each pump runs, and
-    ``on_change`` afterwards with each but the first.
+    ``reread`` reads the configuration again, on a thread of its own. ``prepare`` is called before pumps run, and
+    ``on_change`` afterwards, but for the first ones.
     """
 
     def __init__(
-        self,
-        config: Config,
-        journal: Journal,
-        metrics: Metrics,
-        reread: Callable[[], Config],
-        prepare: Callable[[], None] | None = None,
+        self, config: Config, journal: Journal, reread: Callable[[], Config], prepare: Callable[[], None] | None = None
     ) -> None:
         self._journal = journal
-        self._metrics = metrics
         self._reread = reread
         self._prepare = prepare or (lambda: None)
-        self.on_change: Callable[[Pipeline], None] = lambda _: None
+        self.on_change: Callable[[Mapping[str, RunningPump]], None] = lambda _: None
+        self.reloads = Reloads()
         self._turn = asyncio.Lock()
         """Held by the reload that is under way."""
-        self._asked: asyncio.Task[str] | None = None
-        """The reload that is asked for, and has read nothing yet."""
+        self._asked: dict[str | None, asyncio.Task[str]] = {}
+        """Pipeline, None for all -> the reload that is asked for, and has read nothing yet."""
         self._reloading = set[asyncio.Task[str]]()
-        self._next: BuiltPump | None = None
-        self._began = asyncio.Event()
-        """Set when the next pump has begun."""
-        self._is_stopping = False
-        self.current = self._begin(build_pump(config, Router(config.topology), journal, metrics))
+        self._metrics: dict[str, Metrics] = {}
+        self._journals: dict[str, Journal] = {}
+        self._mistakes = Counter[str]()
+        """Pipeline -> times that it ended by a mistake of ours."""
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """Pipeline -> the run of its pump."""
+        self._waiting: dict[str, asyncio.Event] = {}
+        """Pipeline -> what ends its wait to begin anew."""
+        self._is_launched = self._is_changing = self._is_stopping = False
+        self._going: Sequence[str] = ()
+        """Pipelines whose pumps a reload ends now."""
+        self._failure: BaseException | None = None
+        self._over = asyncio.Event()
+        self.config = config
+        """The configuration that is in effect."""
+        self.pumps: Mapping[str, RunningPump] = {}
+        """Pipeline -> its pump. Replaced as a whole, so that other threads read it without a lock."""
+        self._begin([self._build(each, Router(each.topology)) for each in config.parts])
+
+    @property
+    def in_flight(self) -> int:
+        """Number of messages of all pipelines that were read and are not settled."""
+        return sum([each.pump.in_flight for each in self.pumps.values()])
+
+    @property
+    def drain(self) -> float:
+        """Number of seconds that a graceful stop of all pipelines may take."""
+        return max([each.config.policy.drain for each in self.pumps.values()], default=0.0)
+
+    def count_messages(self) -> dict[str, int]:
+        """Return how many messages were read since the start, and how many copies written."""
+        metrics = self._metrics.values()
+        return {
+            "read": sum([sum(each.read_messages.values()) for each in metrics]),
+            "written": sum([sum(each.written.values()) for each in metrics]),
+        }
 
     async def run(self) -> None:
-        """Run one pump after the other, until all sources of one have ended or it is stopped."""
+        """Run all pipelines, until all sources have ended or they are stopped."""
+        self._is_launched = True
+        for name in self.pumps:
+            self._launch(name)
         try:
-            while True:
-                pipeline = self.current
-                looking = asyncio.create_task(pipeline.health.run())
-                try:
-                    await pipeline.pump.run()
-                finally:
-                    looking.cancel()
-                built, self._next = self._next, None
-                if built is None:
-                    return
-                goes_back = any(
-                    inlet.source.takes_back and (inlet.window.messages or not inlet.is_read_out)
-                    for inlet in pipeline.config.inlets
-                )
-                if goes_back and not self._is_stopping:
-                    await asyncio.sleep(GOING_BACK)
-                if self._is_stopping:
-                    return
-                self.current = self._begin(built, pipeline)
-                self.on_change(self.current)
-                self._began.set()
+            await self._over.wait()
+            if self._failure is not None:
+                raise self._failure
         finally:
             for task in self._reloading:
                 task.cancel()
+            while running := [*self._running.values()]:
+                for each in running:
+                    each.cancel()
+                with suppress(asyncio.CancelledError):  # it is raised again, and what is cancelled again ends at once
+                    await asyncio.wait(running)
 
     def stop(self) -> None:
-        """Stop the pump that runs; none follows it."""
+        """Stop all pumps that run; none follows them."""
         self._is_stopping = True
-        self.current.pump.stop()
+        self._stop_pumps(self.pumps)
+        self._end_if_over()
 
-    async def reload(self) -> str:
-        """Read the configuration again; return why that is refused, or "" once the next pump has begun."""
-        return await asyncio.shield(self.request())
+    async def reload(self, pipeline: str | None = None) -> str:
+        """Read the configuration again; return why that is refused, or "" once it is in effect.
 
-    def request(self) -> asyncio.Task[str]:
+        Of a file with several pipelines, those begin anew that it has changed; ``pipeline`` alone if that is named,
+        changed or not.
+        """
+        return await asyncio.shield(self.request(pipeline))
+
+    def request(self, pipeline: str | None = None) -> asyncio.Task[str]:
         """Return the task of a reload that has not begun to read yet; what is asked for until then is one reload."""
-        if self._asked is None:
-            self._asked = asyncio.create_task(self._reload())
-            self._reloading.add(self._asked)
-            self._asked.add_done_callback(self._reloading.discard)
-        return self._asked
+        if pipeline not in self._asked:
+            task = self._asked[pipeline] = asyncio.create_task(self._reload(pipeline))
+            self._reloading.add(task)
+            task.add_done_callback(self._reloading.discard)
+        return self._asked[pipeline]
 
-    def _begin(self, built: BuiltPump, before: Pipeline | None = None) -> Pipeline:
-        if before is not None and before.pump.paused:
-            built.pump.pause()
-        if before is not None and before.pump.leaves:
-            built.pump.drain()
-        pipeline = start_pipeline(built, self._journal, self._metrics, None if before is None else before.health)
+    def _build(self, config: Config, router: Router) -> BuiltPump:
+        name = config.name
+        metrics = self._metrics.setdefault(name, Metrics())
+        journal = self._journals.setdefault(name, self._journal.for_pipeline(name))
+        return build_pump(config, router, journal, metrics)
+
+    def _begin(self, coming: Iterable[BuiltPump], gone: Collection[str] = ()) -> None:
+        """Let pumps take the places of those before them, or of ``gone`` ones."""
+        before = self.pumps
+        pumps = {name: each for name, each in before.items() if name not in gone}
+        for built in coming:
+            name = built.config.name
+            # A pipeline that is new is paused if all others are: then the user has paused the bridge.
+            others = [before[name]] if name in before else [*before.values()]
+            if others and all(each.pump.paused for each in others):
+                built.pump.pause()
+            if others and all(each.pump.leaves for each in others):
+                built.pump.drain()
+            health = before[name].health if name in before else None
+            pumps[name] = start_pump(built, self._journals[name], self._metrics[name], health)
         self._prepare()
-        return pipeline
+        self.pumps = {each.name: pumps[each.name] for each in self.config.parts}
 
-    async def _reload(self) -> str:
+    def _launch(self, name: str, wait: float = 0.0) -> None:
+        task = self._running[name] = asyncio.create_task(self._run_pump(self.pumps[name], wait))
+        task.add_done_callback(partial(self._note_end, name))
+
+    async def _run_pump(self, running: RunningPump, wait: float) -> None:
+        looking = asyncio.create_task(running.health.run())
+        try:
+            if wait and not running.pump.draining:
+                name = running.config.name
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._waiting.setdefault(name, asyncio.Event()).wait()
+                self._waiting.pop(name, None)
+            await running.pump.run()
+        finally:
+            looking.cancel()
+
+    def _note_end(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and name:
+            wait = None if self._is_stopping or name in self._going else self._begin_anew(name, error)
+            self._journals[name].write("error", "pipeline failed", error=describe(error), again_in=wait)
+        elif error is not None:
+            self._failure = error
+            self._over.set()
+        self._end_if_over()
+
+    def _begin_anew(self, name: str, error: Exception) -> float:
+        """Have a pipeline begin anew that has ended by a mistake of ours; return after how many seconds."""
+        self._mistakes[name] += 1
+        wait, old = ANEW.delay(self._mistakes[name], 0.0), self.pumps[name].config
+        config = replace(old, inlets=tuple([replace(each) for each in old.inlets]))
+        self._begin([self._build(config, Router(config.topology))])
+        for endpoint in config.endpoints:
+            self._metrics[name].disconnected(endpoint.name, error, wait)
+        self.on_change(self.pumps)
+        self._launch(name, wait)
+        return wait
+
+    def _end_if_over(self) -> None:
+        if self._is_launched and not self._running and (self._is_stopping or not self._is_changing):
+            self._over.set()
+
+    async def _reload(self, pipeline: str | None) -> str:
         async with self._turn:
-            self._asked = None
-            before = self.current
+            self._asked.pop(pipeline)
+            path, before = self.config.path, (self.config.log_format, self.config.log_level)
             try:
                 async with asyncio.timeout(READING):
-                    built = await self._read(before.config)
+                    change = await self._read(pipeline)
                 refusal = "it is stopping" if self._is_stopping else ""
             except TimeoutError:
-                refusal = f"{before.config.path}, or its topology, could not be read within {READING:.0f} s"
-            except Exception as error:  # noqa: BLE001  whatever it is, the pump that runs goes on
+                refusal = f"{path}, or its topology, could not be read within {READING:.0f} s"
+            except Exception as error:  # noqa: BLE001  whatever it is, the pumps that run go on
                 refusal = str(error) if isinstance(error, HashstarError) else describe(error)
             if refusal:
-                self._metrics.note_reload(refusal)
+                self.reloads.note(refusal)
                 self._journal.write("error", "reload refused", reason=refusal, text="nothing has changed")
                 return refusal
-            self._began.clear()
-            self._next = built
-            before.pump.stop()
-            await self._began.wait()
-            self._metrics.note_reload("")
-            old, new = before.config, built.config
-            if (old.log_format, old.log_level) != (new.log_format, new.log_level):
-                self._journal.write_as(new.log_format, new.log_level)
-            for warning in new.warnings:
+            self._is_changing, self._going = True, change.going
+            try:
+                left = await self._carry_out(change)
+            finally:
+                self._is_changing, self._going = False, ()
+                self._end_if_over()
+            self.reloads.note("")
+            log = change.config.log_format, change.config.log_level
+            if log != before:
+                self._journal.write_as(*log)
+            for warning in change.warnings:
                 self._journal.write("warning", "configuration", text=str(warning))
-            self._journal.write("info", "reloaded", config=new.path, not_settled=before.pump.in_flight)
+            began = [each.config.name for each in change.coming if each.config.name]
+            ended = [each for each in change.going if each and each not in began]
+            named = {"began": began, "ended": ended} if began or ended or self.config.pipelines else {}
+            self._journal.write("info", "reloaded", config=path, not_settled=left, **named)
             return ""
 
-    async def _read(self, old: Config) -> BuiltPump:
-        """Build the next pump. Raises HashstarError."""
+    async def _carry_out(self, change: _Change) -> int:
+        """End the pumps that go, then begin those that come; return how many messages those before left unsettled."""
+        old = [self.pumps[name] for name in change.going]
+        self._stop_pumps(change.going)
+        if ending := [self._running[name] for name in change.going if name in self._running]:
+            await asyncio.wait(ending)
+        goes_back = any(
+            inlet.source.takes_back and (inlet.window.messages or not inlet.is_read_out)
+            for each in old
+            for inlet in each.config.inlets
+        )
+        if goes_back and not self._is_stopping:
+            await asyncio.sleep(GOING_BACK)
+        if self._is_stopping:
+            raise asyncio.CancelledError
+        self.config = change.config
+        self._begin(change.coming, change.going)
+        self.on_change(self.pumps)
+        for each in change.coming:
+            self._mistakes.pop(each.config.name, None)
+            self._launch(each.config.name)
+        return sum([each.pump.in_flight for each in old])
 
-        def read() -> tuple[Config, Router, list[str]]:
+    def _stop_pumps(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not (pump := self.pumps[name].pump).is_over:
+                pump.stop()
+            if name in self._waiting:
+                self._waiting[name].set()
+
+    async def _read(self, pipeline: str | None) -> _Change:
+        """Read the configuration, and build the pumps that are to begin. Raises HashstarError."""
+        old = {each.name: each for each in self.config.parts}
+
+        def read() -> tuple[Config, list[str], list[Config], list[Router], list[str]]:
             config = self._reread()
-            mistakes = find_fixed(old, config)
+            new = {each.name: each for each in config.parts}
+            if pipeline is None:
+                going = [name for name in old if not (name in new and is_same(old[name], new[name]))]
+            else:
+                if not config.pipelines or not (pipeline in new or pipeline in old):
+                    raise InputError(f"{config.path}: there is no pipeline {pipeline!r}{suggest(pipeline, new)}")
+                going = [name for name in old if name == pipeline]
+            stays = {name: each for name, each in old.items() if name not in going}
+            coming = [each for name, each in new.items() if name not in stays and pipeline in (None, name)]
+            mistakes = find_fixed(self.config, config, [old[name] for name in going], coming)
             mistakes += [
                 f"{path} has changed, and the code of partitioners is imported once: {RESTART}"
-                for path in find_changed_files(config.partitioners.values(), str(Path(config.path).parent.absolute()))
+                for each in config.parts
+                for path in find_changed_files(each.partitioners.values(), str(Path(config.path).parent.absolute()))
             ]
-            return config, Router(config.topology), mistakes
+            if config.pipelines:  # in the order of the file; of those that stay, what is in effect
+                names = dict.fromkeys([*new, *stays])
+                effective = {**{each.name: each for each in coming}, **stays}
+                config = replace(config, pipelines=tuple([effective[name] for name in names if name in effective]))
+            return config, going, coming, [Router(each.topology) for each in coming], mistakes
 
         with undo_imports():
-            new, router, mistakes = await call_aside(read)
+            config, going, coming, routers, mistakes = await call_aside(read)
             if mistakes:
                 raise HashstarError("\n".join(mistakes))
-            return build_pump(new, router, self._journal, self._metrics)
+            built = [self._build(each, router) for each, router in zip(coming, routers, strict=True)]
+            return _Change(config, going, built, config.warnings)
 
 
-def find_fixed(old: Config, new: Config) -> list[str]:
-    """Return what a configuration changes and only a restart can change, one line for each."""
+def is_same(old: Config, new: Config) -> bool:
+    """Return whether a pipeline need not begin anew: it is named, and the file and its topology say the same of it."""
+    return bool(old.name) and old.written == new.written and old.topology == new.topology
+
+
+def find_fixed(old: Config, new: Config, going: Sequence[Config], coming: Sequence[Config]) -> list[str]:
+    """Return what a configuration changes and only a restart can change, one line for each.
+
+    ``going`` are the pipelines that end, and ``coming`` those that begin then.
+    """
     fixed = {
         "http": ((old.http and (old.http.host, old.http.port)), (new.http and (new.http.host, new.http.port))),
         "http_hosts": (old.http and old.http.names, new.http and new.http.names),
@@ -246,92 +334,12 @@ def find_fixed(old: Config, new: Config) -> list[str]:
     lines = [
         f"{new.path}: {key}: has changed, and cannot be reloaded: {RESTART}" for key, (a, b) in fixed.items() if a != b
     ]
-    for inlet in old.inlets:
-        source = inlet.source
-        for other in [other.source for other in new.inlets if other.source.places & source.places]:
-            where = f"{new.path}: [sources.{other.name}]"
+    for source in [inlet.source for each in going for inlet in each.inlets]:
+        others = [(each, inlet.source) for each in coming for inlet in each.inlets]
+        for pipeline, other in [(each, other) for each, other in others if other.places & source.places]:
+            where = f"{new.path}: [{f'pipelines.{pipeline.name}.' if pipeline.name else ''}sources.{other.name}]"
             if source.settled_in is None:
                 lines.append(f"{where} how far it was read is kept in memory only, and would be lost: {RESTART}")
             elif source.settled_in != other.settled_in:
                 lines.append(f"{where} would begin anew: how far it is read is kept elsewhere; {RESTART}")
     return lines
-
-
-@runtime_checkable
-class Unreadable(Protocol):
-    """A source that counts the records that it cannot read, by reason."""
-
-    name: str
-    unreadable: Counter[str]
-
-
-class _Events(PumpEvents):
-    """Passes events on to the journal and the metrics."""
-
-    def __init__(self, journal: Journal, metrics: Metrics) -> None:
-        self._journal = journal
-        self._metrics = metrics
-
-    def connected(self, name: str) -> None:
-        self._journal.connected(name)
-        self._metrics.connected(name)
-
-    def disconnected(self, name: str, error: Exception, wait: float) -> None:
-        self._journal.disconnected(name, error, wait)
-        self._metrics.disconnected(name, error, wait)
-
-    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        self._metrics.read(source, deliveries)
-
-    def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
-        self._metrics.confirmed(target, messages, now)
-
-    def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
-        self._journal.refused(target, message, failure, retry_in)
-        self._metrics.refused(target, message, failure, retry_in)
-
-    def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
-        self._journal.gave_up(target, message, failure, fate)
-        self._metrics.gave_up(target, message, failure, fate)
-
-    def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
-        self._journal.unroutable(source, delivery, fate, reason)
-        self._metrics.unroutable(source, delivery, fate, reason)
-
-    def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
-        self._journal.filtered(source, delivery, reason)
-        self._metrics.filtered(source, delivery, reason)
-
-    def requested(self, source: str, outcome: RequestOutcome) -> None:
-        self._metrics.requested(source, outcome)
-
-    def replied(self, source: str, outcome: ReplyOutcome) -> None:
-        self._metrics.replied(source, outcome)
-
-    def left(self, source: str) -> None:
-        self._journal.left(source)
-        self._metrics.left(source)
-
-    def ended(self, source: str) -> None:
-        self._journal.ended(source)
-        self._metrics.ended(source)
-
-
-class _CoverageEvents(_Events):
-    """Passes what is read on to the coverage, too."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        metrics: Metrics,
-        inlets: dict[str, Inlet],
-        count: Callable[[Inlet, Sequence[Delivery]], None],
-    ) -> None:
-        super().__init__(journal, metrics)
-        self._inlets = inlets
-        self._count = count
-
-    def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
-        super().read(source, deliveries)
-        if self._inlets[source].replies_of is None:  # replies go past the topology
-            self._count(self._inlets[source], deliveries)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from bridge.client_errors import explain
-from bridge.daemon.config import DEAD_LETTERS, Config
+from bridge.daemon.config import Config
+from bridge.daemon.keys import PIPELINES
+from bridge.daemon.reading.pipeline import DEAD_LETTERS
 from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
-from exchange.text.display import count_noun, hide_logins
+from exchange.errors import InputError
+from exchange.text.display import count_noun, hide_logins, suggest
 from exchange.values.documents import document, encode_as
 
 SECONDS: Final = 20.0
@@ -25,13 +29,16 @@ GRACE: Final = 1.0
 
 
 class Checked(NamedTuple):
-    """An endpoint, or the file itself, with the findings about it."""
+    """An endpoint, a pipeline or the file itself, with the findings about it."""
 
     table: str
-    """Its table in the file, ``targets.kafka``; "" for the file itself."""
+    """Its table in the file, ``targets.kafka``, of several pipelines ``pipelines.orders.targets.kafka``; "" for the
+    file itself."""
     endpoint: str
-    """Its name in logs and metrics; "" for the file itself."""
+    """Its name in logs and metrics; "" for a pipeline or the file itself."""
     findings: Sequence[Finding]
+    pipeline: str | None = None
+    """The pipeline; absent for the file itself, and if it has only one."""
 
 
 class CheckReport(NamedTuple):
@@ -44,6 +51,8 @@ class CheckReport(NamedTuple):
     offline: bool
     """Whether only the file was checked."""
     checked: Sequence[Checked]
+    pipelines: int | None = None
+    """Number of pipelines; absent if the file has only one, without a name."""
 
     @property
     def ready(self) -> bool:
@@ -69,21 +78,34 @@ class CheckReport(NamedTuple):
         return sum(finding.level == level for each in self.checked for finding in each.findings)
 
 
+def choose_pipeline(config: Config, name: str) -> Config:
+    """Return a configuration of several pipelines with one of them, and the warnings about it. Raises InputError."""
+    names = [each.name for each in config.pipelines]
+    if name not in names:
+        there = (
+            suggest(name, names) or f"; there are {', '.join(names)}" if names else "; the file has one, without a name"
+        )
+        raise InputError(f"{config.path}: there is no pipeline {name!r}{there}")
+    own = tuple([each for each in config.warnings if f"{each.table}.".startswith(f"{PIPELINES.name}.{name}.")])
+    return replace(config, pipelines=tuple([each for each in config.pipelines if each.name == name]), warnings=own)
+
+
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> CheckReport:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
-    endpoints = list(_endpoints_by_table(config))
+    endpoints = [each for part in config.parts for each in _endpoints_by_table(part)]
     tables = dict.fromkeys([table for table, _ in endpoints])
+    pipelines = {f"{PIPELINES.name}.{part.name}": part.name for part in config.pipelines}
     results: Sequence[Sequence[Finding]] = [[Finding("not checked", "its system: --offline")]] * len(endpoints)
     if not offline:
         results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for _, endpoint in endpoints])
-    known: dict[str, list[Finding]] = {"": [], **{table: [] for table in tables}}
+    known: dict[str, list[Finding]] = {table: [] for table in ("", *pipelines, *tables)}
     for warned in config.warnings:
         # A warning about a table within an endpoint's table, such as its policy, belongs to the endpoint.
         # The name of an endpoint may itself have dots, so the longest of them is the right one.
-        around = [each for each in tables if f"{warned.table}.".startswith(f"{each}.")]
+        around = [each for each in known if each and f"{warned.table}.".startswith(f"{each}.")]
         table = max(around, key=len, default="")
         known[table].append(Finding("warning", warned.text, warned.key))
-    for table, policy in _policies_by_table(config):
+    for table, policy in [each for part in config.parts for each in _policies_by_table(part)]:
         if policy.max_dead_letters < 1:
             text = (
                 f"messages wait when more than {policy.max_dead_letters:.0%} of a source's latest messages for one "
@@ -94,33 +116,47 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
             text = "1 lets all messages become dead letters, if a wrong limit of a broker refuses them; write a share"
             known[table].append(Finding("warning", text, "max_dead_letters"))
     checked = [Checked("", "", known[""])] if known[""] else []
+    last = ""
     for (table, endpoint), findings in zip(endpoints, results, strict=True):
+        own = next((each for each in pipelines if table.startswith(f"{each}.")), "")
+        if own != last and known[own]:
+            checked.append(Checked(own, "", known[own], pipelines[own]))
+        last = own
         hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
-        checked.append(Checked(table, endpoint.name, [*known.pop(table, ()), *hidden]))
-    return CheckReport(config.path, len(config.inlets), len({*config.targets.values()}), offline, checked)
+        checked.append(Checked(table, endpoint.name, [*known.pop(table, ()), *hidden], pipelines.get(own)))
+    targets = sum([len({*part.targets.values()}) for part in config.parts])
+    return CheckReport(
+        config.path, sum([len(part.inlets) for part in config.parts]), targets, offline, checked, len(pipelines) or None
+    )
 
 
 def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
     """Yield all endpoints with the table of the file that each is made of; a table may make two."""
+    before = _begin_table(config)
     for inlet in config.inlets:
         name = inlet.source.name
-        yield (name if inlet.replies_of is not None else f"sources.{name}"), inlet.source
+        yield before + (name if inlet.replies_of is not None else f"sources.{name}"), inlet.source
         if (callers := config.replies.callers.get(name)) is not None:
-            yield f"sources.{name}", callers.target
+            yield f"{before}sources.{name}", callers.target
     for target in dict.fromkeys(config.targets.values()):
-        yield f"targets.{target.name}", target
+        yield f"{before}targets.{target.name}", target
     if config.dead_letters is not None:
-        yield DEAD_LETTERS, config.dead_letters
+        yield before + DEAD_LETTERS, config.dead_letters
+
+
+def _begin_table(config: Config) -> str:
+    """Return what the tables of a pipeline begin with."""
+    return f"{PIPELINES.name}.{config.name}." if config.name else ""
 
 
 def _policies_by_table(config: Config) -> Iterator[tuple[str, Policy]]:
     """Yield the policy for dead letters with the table that it is about: the general one, and others of sources."""
     if config.dead_letters is not None:
-        yield DEAD_LETTERS, config.policy
+        yield _begin_table(config) + DEAD_LETTERS, config.policy
         for inlet in config.inlets:
             own = inlet.policy
             if own is not None and own.max_dead_letters != config.policy.max_dead_letters:
-                yield f"sources.{inlet.source.name}", own
+                yield f"{_begin_table(config)}sources.{inlet.source.name}", own
 
 
 async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Finding]:
@@ -157,12 +193,15 @@ def format_verdict(report: CheckReport) -> str:
         warnings.append(f"{report.not_checked} not checked")
     if report.errors:
         return f"not ready: {', '.join([count_noun(report.errors, 'error'), *warnings])}"
-    counts = [count_noun(report.sources, "source"), count_noun(report.targets, "target"), *warnings]
+    pipelines = [count_noun(report.pipelines, "pipeline")] if report.pipelines else []
+    counts = [*pipelines, count_noun(report.sources, "source"), count_noun(report.targets, "target"), *warnings]
     state = "the file is right, and nothing was connected to" if report.offline else "ready to run"
     return f"{state}: {', '.join(counts)}"
 
 
-@document("FindingJson", "checked.table, checked.endpoint, finding.level, finding.text, finding.key")
+@document(
+    "FindingJson", "checked.pipeline if any, checked.table, checked.endpoint, finding.level, finding.text, finding.key"
+)
 class LocatedFinding(NamedTuple):
     """A finding about a bridge."""
 
@@ -180,7 +219,8 @@ def _version(_: CheckReport) -> Literal[1]:
 
 document(
     "CheckJson",
-    "version, config = path, offline, ready, sources, targets, errors, warnings, not_checked, findings",
+    "version, config = path, offline, ready, pipelines if any, sources, targets, errors, warnings, not_checked, "
+    "findings",
     version=_version,
     findings=_findings,
 )(CheckReport)

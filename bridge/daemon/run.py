@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from bridge.daemon.config import Config, read_config
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
 from bridge.daemon.pipelines import Pipelines
+from bridge.daemon.pumps import control
 from bridge.daemon.signals import ENDING, Handlers, Stopping
 from bridge.daemon.web import Web
 from bridge.daemon.workers import SETTLED, WRONG, build_worker_command, run_workers
+from bridge.pump.pump import Pump
 from exchange.errors import InputError
 from exchange.files.operating_system import find_signals
 
@@ -78,20 +80,21 @@ async def run(
 async def _run_pumps(
     config: Config, journal: Journal, worker: int | None, *, handle_signals: bool, owns_process: bool
 ) -> bool:
-    """Run the pumps of a configuration in this process, with health, metrics, HTTP server and signals."""
-    metrics, is_worker = Metrics(), worker is not None
+    """Run the pipelines of a configuration in this process, with health, metrics, HTTP server and signals."""
+    is_worker = worker is not None
     pipelines = Pipelines(
-        config, journal, metrics, lambda: read_config(Path(config.path), worker=worker),
+        config, journal, lambda: read_config(Path(config.path), worker=worker),
         # After a router and its indexes are built, so that the collector never searches them.
         prepare=calm_collector if owns_process else None,
     )  # fmt: skip
     loop = asyncio.get_running_loop()
     web = None
     if config.http is not None:
-        web = Web(pipelines.current, metrics, loop, pipelines.reload, worker or 1)
+        web = Web(config, pipelines.pumps, loop, pipelines.reload, pipelines.reloads, worker or 1)
         pipelines.on_change = web.show
         journal.write("info", "serving", address=web.start(), paths="/ /status /metrics /live /ready /coverage")
-    journal.write("info", "started", config=config.path, process=os.getpid())
+    several = {"pipelines": [each.name for each in config.pipelines]} if config.pipelines else {}
+    journal.write("info", "started", config=config.path, process=os.getpid(), **several)
     running = asyncio.ensure_future(pipelines.run())
     stopping = Stopping(pipelines, running, journal, owns_process=owns_process)
     signals = (
@@ -102,7 +105,7 @@ async def _run_pumps(
     try:
         with signals:
             if owns_process and not is_worker and sys.stderr.isatty():
-                showing = asyncio.ensure_future(_show_progress(pipelines, metrics))
+                showing = asyncio.ensure_future(_show_progress(pipelines))
                 running.add_done_callback(lambda _: showing.cancel())
             try:
                 await asyncio.wait([running])
@@ -116,8 +119,7 @@ async def _run_pumps(
         stopping.finish()
         if web is not None:
             web.stop()
-    left = pipelines.current.pump.in_flight
-    counts = {"read": sum(metrics.read_messages.values()), "written": sum(metrics.written.values())}
+    left, counts = pipelines.in_flight, pipelines.count_messages()
     journal.write("info" if not left else "warning", "stopped", not_settled=left, **counts)
     return not left
 
@@ -138,7 +140,7 @@ def calm_collector() -> None:
 def _signals(
     pipelines: Pipelines, stopping: Stopping, journal: Journal, *, is_worker: bool, keep_handlers: bool
 ) -> Iterator[None]:
-    """Let signals act on a pump while it runs; in a worker, the end of standard input stops it, too."""
+    """Let signals act on all pipelines while they run; in a worker, the end of standard input stops it, too."""
     loop = asyncio.get_running_loop()
 
     def stop_if_orphaned() -> None:
@@ -149,13 +151,13 @@ def _signals(
 
     def pause() -> None:
         journal.write("info", "paused")
-        pipelines.current.pump.pause()
+        control(pipelines.pumps, Pump.pause)
 
     def resume() -> None:
         journal.write("info", "resumed")
-        pipelines.current.pump.resume()
+        control(pipelines.pumps, Pump.resume)
 
-    acts = {
+    acts: dict[signal.Signals, Callable[[], object]] = {
         **dict.fromkeys(ENDING, stopping.request),
         **dict.fromkeys(find_signals("SIGUSR1"), pause),
         **dict.fromkeys(find_signals("SIGUSR2"), resume),
@@ -182,11 +184,16 @@ class _Replaying(Protocol):
         """Bytes that were read, and all bytes there are."""
 
 
-async def _show_progress(pipelines: Pipelines, metrics: Metrics) -> None:
+async def _show_progress(pipelines: Pipelines) -> None:
     """Show the progress of all replays on standard error, until cancelled; return at once if there are none."""
 
-    def find_replays() -> list[_Replaying]:
-        return [each.source for each in pipelines.current.config.inlets if isinstance(each.source, _Replaying)]
+    def find_replays() -> list[tuple[str, int, _Replaying]]:
+        return [
+            (f"{name} {each.source.name}".strip(), pump.metrics.read_messages[each.source.name], each.source)
+            for name, pump in pipelines.pumps.items()
+            for each in pump.config.inlets
+            if isinstance(each.source, _Replaying)
+        ]
 
     if not find_replays():
         return
@@ -200,12 +207,9 @@ async def _show_progress(pipelines: Pipelines, metrics: Metrics) -> None:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         tasks: dict[str, TaskID] = {}
         while True:
-            for source in find_replays():  # a reload makes other ones
-                if source.name not in tasks:
-                    tasks[source.name] = progress.add_task(source.name, total=None, messages=0)
+            for name, messages, source in find_replays():  # a reload makes other ones
+                if name not in tasks:
+                    tasks[name] = progress.add_task(name, total=None, messages=0)
                 read, total = source.progress
-                progress.update(
-                    tasks[source.name], completed=read, total=total or None,
-                    messages=metrics.read_messages[source.name],
-                )  # fmt: skip
+                progress.update(tasks[name], completed=read, total=total or None, messages=messages)
             await asyncio.sleep(0.2)

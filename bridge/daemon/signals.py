@@ -1,7 +1,7 @@
 """What signals do to a bridge, and how it ends in time even if something hangs.
 
 ==================  =======================================================================================
-SIGTERM, SIGINT     stop reading, settle what was read, end: within `Policy.drain` and 5 seconds
+SIGTERM, SIGINT     stop reading, settle what was read, end: within the longest `Policy.drain` and 5 s
 a second one        end at once, if it comes at least `APART` seconds after the first
 SIGUSR1, SIGUSR2    pause, resume
 SIGHUP              read the configuration again: `bridge.daemon.pipelines`
@@ -43,7 +43,7 @@ APART: Final = 1.0
 """Seconds after the first signal to end during which another one counts as the same request."""
 
 CLOSING: Final = 4.0
-"""Maximum number of seconds, after `Policy.drain`, for closing all endpoints; then the pump is cancelled."""
+"""Maximum number of seconds, after the longest `Policy.drain`, for closing all endpoints; then pumps are cancelled."""
 
 SECOND_SIGNAL_SECONDS: Final = 3.0
 """Maximum number of seconds for closing all endpoints after a second signal."""
@@ -105,7 +105,7 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 class Stopping:
-    """Ends running pumps in time, once a signal has asked for it.
+    """Ends running pipelines in time, once a signal has asked for it.
 
     With ``owns_process`` the process ends itself if a pump cannot be stopped.
     """
@@ -143,14 +143,14 @@ class Stopping:
 
     @property
     def _drain(self) -> float:
-        return self._pipelines.current.config.policy.drain
+        return self._pipelines.drain
 
     @property
     def _in_flight(self) -> int:
-        return self._pipelines.current.pump.in_flight
+        return self._pipelines.in_flight
 
     def request(self) -> None:
-        """Stop the pump; a second request, at least `APART` seconds later, cancels it."""
+        """Stop all pipelines; a second request, at least `APART` seconds later, cancels it."""
         now = self._loop.time()
         if self._asked_at is None:
             self._asked_at = now

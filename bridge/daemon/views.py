@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from bridge.daemon.metrics import HistoryJson
 from bridge.endpoint import Place
 from exchange.values.documents import document
 
 
-@document("ConditionJson")
+@document("ConditionJson", "pipeline if any, endpoint, kind, reason, since, way_out")
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A reason why messages do not move, or soon will not."""
@@ -25,9 +25,11 @@ class Condition:
     """Start time, in seconds since 1970."""
     way_out: str = ""
     """What the owner of the bridge can do about it; "" if there is nothing to do."""
+    pipeline: str | None = None
+    """The pipeline that has it; absent if the file has only one."""
 
     def __str__(self) -> str:
-        return f"{self.endpoint}: {self.reason}" if self.endpoint else self.reason
+        return "".join([f"{each}: " for each in (self.pipeline, self.endpoint) if each]) + self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class HeldJson(TypedDict):
 class SourceJson(TypedDict):
     """A source."""
 
+    pipeline: NotRequired[str]
+    """Its pipeline, if the file has several."""
     name: str
     up: bool
     """Whether it is connected and without trouble."""
@@ -129,6 +133,8 @@ class LatencyJson(TypedDict):
 class TargetJson(TypedDict):
     """A target."""
 
+    pipeline: NotRequired[str]
+    """Its pipeline, if the file has several."""
     name: str
     up: bool
     places: list[Place]
@@ -150,10 +156,27 @@ class TargetJson(TypedDict):
 class FateJson(TypedDict):
     """Messages that were given up."""
 
+    pipeline: NotRequired[str]
+    """The pipeline of the endpoint, if the file has several."""
     endpoint: str
     fate: str
     """`dead-letter`, `hold` or `drop`."""
     messages: int
+
+
+class PipelineJson(TypedDict):
+    """A pipeline of several."""
+
+    name: str
+    ready: bool
+    ended: bool
+    """Whether all its sources have ended, and it with them."""
+    paused: bool
+    draining: bool
+    drained: bool
+    unsettled: int
+    missing: list[str]
+    """Why it is not ready."""
 
 
 class StatusJson(TypedDict):
@@ -177,15 +200,20 @@ class StatusJson(TypedDict):
     alive: bool
     """Whether the event loop runs."""
     ready: bool
+    """Whether all its pipelines are ready."""
     missing: list[str]
     """Why it is not ready."""
     conditions: Sequence[Condition]
     paused: bool
+    """Whether it is paused: of several pipelines, all that have not ended."""
     draining: bool
-    """Whether it waits until everything that was read is settled, as it stops, reloads or is drained."""
+    """Whether it, or one of several pipelines, waits until everything that was read is settled, as it stops, reloads or
+    is drained."""
     drained: bool
-    """Whether it was drained: nothing is read or under way, and its sources are closed."""
+    """Whether it was drained, or all pipelines were: nothing is read or under way, and its sources are closed."""
     unsettled: int
+    pipelines: NotRequired[list[PipelineJson]]
+    """The pipelines, if the file has several; each source, target, condition and fate has the name of its own then."""
     sources: list[SourceJson]
     targets: list[TargetJson]
     fates: list[FateJson]

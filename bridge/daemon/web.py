@@ -13,8 +13,9 @@
                       202 while nothing has come of it
 ====================  ==================================================================================
 
-HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of the
-last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
+Of several pipelines, ``?pipeline=NAME`` asks ``/ready`` and ``/coverage`` about one, and has one pause, drain, resume
+or reload. HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of
+the last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
 
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
-from bridge.daemon.gauges import build_info, read_gauges, read_process_metrics
-from bridge.daemon.metrics import BUCKETS, Metrics
-from bridge.daemon.pipelines import Pipeline
-from bridge.daemon.views import SourceJson, SourceState, StatusJson, TargetJson, TargetState
-from bridge.pump.outlet import Outlet
-from bridge.pump.pump import Inlet, Pump
+from bridge.daemon.asking.rows import describe_pipeline, join_histories, list_fates, list_sources, list_targets
+from bridge.daemon.config import Config
+from bridge.daemon.gauges import build_info, read_bridge_gauges, read_gauges, read_process_metrics
+from bridge.daemon.metrics import BUCKETS, Gauges, Metrics, Reloads, format_metrics
+from bridge.daemon.pumps import RunningPump, control
+from bridge.daemon.views import Condition, StatusJson
+from bridge.pump.pump import Pump
 from exchange.errors import InputError
 from exchange.text.numbers import write_time
 from exchange.text.site import HASHSTAR_VERSION
@@ -63,21 +67,23 @@ CONTROLS: Final[Mapping[str, tuple[Callable[[Pump], None], str]]] = {
 
 
 class Web:
-    """Serves the state of the pump that runs; ``reload`` is `bridge.daemon.pipelines.Pipelines.reload`."""
+    """Serves the state of the pumps that run; ``reload`` is `bridge.daemon.pipelines.Pipelines.reload`."""
 
     def __init__(
         self,
-        pipeline: Pipeline,
-        metrics: Metrics,
+        config: Config,
+        pumps: Mapping[str, RunningPump],
         loop: asyncio.AbstractEventLoop,
-        reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
+        reload: Callable[[str | None], Coroutine[Any, Any, str]] | None = None,
+        reloads: Reloads | None = None,
         worker: int = 1,
     ) -> None:
-        self.pipeline = pipeline
-        """Replaced as a whole by each reload: a request reads it once."""
-        self._metrics = metrics
+        self._config = config
+        self.pumps = pumps
+        """Pipeline -> its pump. Replaced as a whole by each reload: a request reads it once."""
         self._loop = loop
         self._reload = reload
+        self._reloads = reloads or Reloads()
         self._worker = worker
         self._turned_at = time.monotonic()
         self._started = time.time()
@@ -86,7 +92,7 @@ class Web:
 
     def start(self) -> str:
         """Start the server, and return its address. Raises InputError if the configured address cannot be used."""
-        http = self.pipeline.config.http
+        http = self._config.http
         assert http is not None  # noqa: S101  the caller has checked it
         try:
             self._server = make_server(http.host, http.port, _make_handler(self, HostCheck(http.host, http.names)))
@@ -97,9 +103,9 @@ class Web:
         host = f"[{http.host}]" if ":" in http.host else http.host
         return f"http://{host}:{self._server.server_address[1]}/"
 
-    def show(self, pipeline: Pipeline) -> None:
-        """Serve the state of another pump."""
-        self.pipeline = pipeline
+    def show(self, pumps: Mapping[str, RunningPump]) -> None:
+        """Serve the state of other pumps."""
+        self.pumps = pumps
 
     def stop(self) -> None:
         """Stop serving."""
@@ -117,17 +123,21 @@ class Web:
         """Whether the event loop runs."""
         return time.monotonic() - self._turned_at < SLOW
 
-    def not_ready_reasons(self) -> list[str]:
-        """Return the reasons why the bridge is not ready, one line each."""
+    def not_ready_reasons(self, pipeline: str | None = None) -> list[str]:
+        """Return the reasons why the bridge, or one pipeline, is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        return [f"{each} ({each.kind} since {write_time(each.since)})" for each in self.pipeline.health.current()]
+        conditions = [
+            each for name, own in _find_conditions(self.pumps).items() if pipeline in (None, name) for each in own
+        ]
+        return [f"{each} ({each.kind} since {write_time(each.since)})" for each in conditions]
 
     def status(self) -> Any:
         """Return the JSON object that the status page shows."""
-        metrics, pipeline = self._metrics, self.pipeline
-        config, pump, health = pipeline.config, pipeline.pump, pipeline.health
-        conditions = health.current()
+        pumps, config, reloads, alive = self.pumps, self._config, self._reloads, self.alive
+        by_pipeline = _find_conditions(pumps)
+        conditions = [each for own in by_pipeline.values() for each in own]
+        running = [each.pump for each in pumps.values() if not each.ended] or [each.pump for each in pumps.values()]
         value: StatusJson = {
             "version": 1,
             "hashstar": HASHSTAR_VERSION,
@@ -137,87 +147,50 @@ class Web:
             "workers": config.workers,
             "started": self._started,
             "now": time.time(),
-            "alive": self.alive,
-            "ready": self.alive and not conditions,
-            "missing": [str(each) for each in conditions] if self.alive else [NOT_TURNING],
+            "alive": alive,
+            "ready": alive and not conditions,
+            "missing": [str(each) for each in conditions] if alive else [NOT_TURNING],
             "conditions": conditions,
-            "paused": pump.paused,
-            "draining": pump.draining,
-            "drained": pump.drained,
-            "unsettled": pump.in_flight,
-            "sources": [self._source(inlet, health.sources[inlet.source.name]) for inlet in config.inlets],
-            "targets": [
-                self._target(outlet, health.targets[outlet.target.name], outlet.target is config.dead_letters)
-                for outlet in pump.outlets
-            ],
-            "fates": [
-                {"endpoint": name, "fate": fate, "messages": count}
-                for (name, fate), count in list(metrics.fates.items())
-                if count
-            ],
+            "paused": all(each.paused for each in running),
+            "draining": any(each.draining for each in running),
+            "drained": all(each.drained for each in running),
+            "unsettled": sum([each.pump.in_flight for each in pumps.values()]),
+            "sources": [row for name, each in pumps.items() for row in list_sources(name, each)],
+            "targets": [row for name, each in pumps.items() for row in list_targets(name, each)],
+            "fates": [row for name, each in pumps.items() for row in list_fates(name, each)],
             "latency_bounds": list(BUCKETS),
-            "history": health.history.as_json(),
-            "reloads": metrics.reloads["reloaded"],
-            "last_reload": metrics.last_reload,
-            "reload_refused": metrics.refusal,
+            "history": join_histories({name: each.health.history.as_json() for name, each in pumps.items()}),
+            "reloads": reloads.counts["reloaded"],
+            "last_reload": reloads.last,
+            "reload_refused": reloads.refusal,
         }
+        if "" not in pumps:
+            value["pipelines"] = [describe_pipeline(name, each, by_pipeline[name]) for name, each in pumps.items()]
         return encode_as(StatusJson, value)
-
-    def _source(self, inlet: Inlet, state: SourceState) -> SourceJson:
-        metrics, name = self._metrics, inlet.source.name
-        return {
-            "name": name,
-            "up": state.up,
-            "ended": name in metrics.ended_sources,
-            "places": sorted(inlet.source.places),
-            "messages": metrics.read_messages[name],
-            "bytes": metrics.read_bytes[name],
-            "redelivered": metrics.redelivered[name],
-            "filtered": sum(_counts_of(name, metrics.filtered_messages).values()),
-            "unreadable": sum(metrics.unreadable.get(name, {}).values()),
-            "unsettled": inlet.window.messages,
-            "unsettled_bytes": state.unsettled_bytes,
-            "fill": round(state.fill, 4),
-            "oldest": state.oldest,
-            "oldest_age": round(state.oldest_age, 3),
-            "lag": state.lag,
-            "withheld": state.withheld,
-            "vanished": state.vanished,
-            "survives": state.survives,
-            "on_hold": state.on_hold,
-            "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
-        }
-
-    def _target(self, outlet: Outlet, state: TargetState, has_dead_letters: bool) -> TargetJson:
-        metrics, name = self._metrics, outlet.target.name
-        return {
-            "name": name,
-            "up": state.up,
-            "places": sorted(outlet.target.places),
-            "dead_letters": has_dead_letters,
-            "in_flight": outlet.in_flight,
-            "held": outlet.held,
-            "oldest_age": round(state.oldest_age, 3),
-            "waiting": [{"queue": queue, "reason": reason} for queue, reason in state.waiting.items()],
-            "queues": _counts_of(name, metrics.written),
-            "refusals": _counts_of(name, metrics.refusals),
-            "latency": {"seconds": metrics.latency_sums.get(name, 0.0), "buckets": [*metrics.latencies.get(name, ())]},
-        }
 
     def metrics_text(self) -> str:
         """Return all metrics in Prometheus's text format."""
-        pipeline, coverage = self.pipeline, self.pipeline.coverage
-        gauges = read_gauges(pipeline.config, pipeline.pump, self._metrics, pipeline.health, alive=self.alive)
-        lines = [*self._metrics.lines({**gauges, **build_info(), **read_process_metrics()})]
-        if coverage is not None:
-            with suppress(TimeoutError):  # the event loop hangs, which the other metrics show
-                lines += coverage.lines(self._tally(coverage))
-        return "\n".join(lines) + "\n"
+        pumps, shown = self.pumps, dict[str, tuple[Metrics, Gauges]]()
+        for name, each in pumps.items():
+            gauges = dict(read_gauges(each.config, each.pump, each.health, alive=self.alive))
+            if each.coverage is not None:
+                with suppress(TimeoutError):  # the event loop hangs, which the other metrics show
+                    gauges |= each.coverage.families(self._tally(each.coverage))
+            shown[name] = each.metrics, gauges
+        dropped = max([each.health.journal.dropped for each in pumps.values()], default=0)
+        of_all = {**read_bridge_gauges(self._reloads, dropped), **build_info(), **read_process_metrics()}
+        return "\n".join(format_metrics(shown, of_all)) + "\n"
 
-    def coverage(self) -> bytes | None:
-        """Return the report on the bindings; None if they are not counted. Raises TimeoutError if the loop hangs."""
-        coverage = self.pipeline.coverage
-        return None if coverage is None else coverage.report(self._tally(coverage))
+    def coverage(self, pipeline: str | None) -> bytes | None:
+        """Return the report on the bindings of a pipeline; of the only one that has any for None.
+
+        None if they are not counted. Raises TimeoutError if the loop hangs, InputError if there are several.
+        """
+        pumps = self.pumps
+        counting = {name: each.coverage for name, each in pumps.items() if each.coverage and pipeline in (None, name)}
+        if len(counting) > 1:
+            raise InputError(f"name one of the pipelines with coverage, as /coverage?pipeline={next(iter(counting))}")
+        return next((each.report(self._tally(each)) for each in counting.values()), None)
 
     def _tally(self, coverage: CoverageCounter) -> Tally:
         """Return the present tally, made on the event loop's thread, where messages are counted."""
@@ -232,16 +205,16 @@ class Web:
         self._loop.call_soon_threadsafe(make_tally)
         return result.result(SLOW)
 
-    def control(self, action: str) -> None:
-        """Have the pump that runs do one of `CONTROLS`, on the event loop's thread."""
-        self._loop.call_soon_threadsafe(lambda: CONTROLS[action][0](self.pipeline.pump))
+    def control(self, action: str, pipeline: str | None) -> None:
+        """Have the pumps that run, or that of a pipeline, do one of `CONTROLS`, on the event loop's thread."""
+        self._loop.call_soon_threadsafe(lambda: control(self.pumps, CONTROLS[action][0], pipeline))
 
-    def reload(self) -> tuple[int, str]:
+    def reload(self, pipeline: str | None) -> tuple[int, str]:
         """Have the configuration read again; return the code and text to answer, once it is in effect or refused."""
         if self._reload is None:
             return 409, "this bridge has no file to read again"
         try:
-            refusal = asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result(PATIENCE)
+            refusal = asyncio.run_coroutine_threadsafe(self._reload(pipeline), self._loop).result(PATIENCE)
         except CancelledError:
             return 503, "the bridge has ended"
         except TimeoutError:
@@ -249,9 +222,12 @@ class Web:
         return (409, refusal) if refusal else (200, "reloaded")
 
 
-def _counts_of(name: str, counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Return the counts of one endpoint."""
-    return {label: count for (endpoint, label), count in list(counts.items()) if endpoint == name}
+def _find_conditions(pumps: Mapping[str, RunningPump]) -> dict[str, list[Condition]]:
+    """Return the present conditions by pipeline."""
+    return {
+        name: [replace(condition, pipeline=name or None) for condition in each.health.current()]
+        for name, each in pumps.items()
+    }
 
 
 def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
@@ -270,19 +246,38 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             elif path == "/live":
                 self._list_problems([] if web.alive else [NOT_TURNING])
             elif path == "/ready":
-                self._list_problems(web.not_ready_reasons())
+                if self._knows_pipeline():
+                    self._list_problems(web.not_ready_reasons(self._pipeline))
             elif path == "/metrics":
                 self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
             elif path == "/coverage":
-                self._report_coverage()
+                if self._knows_pipeline():
+                    self._report_coverage()
             else:
                 self.answer(404, PLAIN, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
+        @property
+        def _pipeline(self) -> str | None:
+            """The pipeline that the request is about; None: all."""
+            return parse_qs(self.path.partition("?")[2], keep_blank_values=True).get("pipeline", [None])[-1]
+
+        def _knows_pipeline(self, *, may_be_new: bool = False) -> bool:
+            """Return whether the request is about what is there; else it has been answered."""
+            name, names = self._pipeline, [each for each in web.pumps if each]
+            if name is None or name in names or (name and names and may_be_new):
+                return True
+            there = f"there are {', '.join(names)}" if names else "the file of this bridge has one, without a name"
+            self.answer(404, PLAIN, f"there is no pipeline {name!r}; {there}\n".encode("utf-8", "replace"))
+            return False
+
         def _report_coverage(self) -> None:
             try:
-                report = web.coverage()
+                report = web.coverage(self._pipeline)
             except TimeoutError:
                 self._list_problems([NOT_TURNING])
+                return
+            except InputError as error:
+                self.answer(400, PLAIN, f"{error}\n".encode())
                 return
             if report is None:
                 self.answer(404, PLAIN, b"write coverage = true in the configuration\n")
@@ -295,11 +290,13 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                 self.answer(404, PLAIN, b"there are /pause, /drain, /resume and /reload\n")
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
+            elif not self._knows_pipeline(may_be_new=action == "reload"):
+                pass
             elif action == "reload":
-                code, text = web.reload()
+                code, text = web.reload(self._pipeline)
                 self.answer(code, PLAIN, f"{text}\n".encode("utf-8", "replace"))
             else:
-                web.control(action)
+                web.control(action, self._pipeline)
                 self.answer(202, PLAIN, f"{CONTROLS[action][1]}\n".encode())
 
         def _list_problems(self, problems: list[str]) -> None:

@@ -50,7 +50,7 @@ class DeadLetterLoop(NamedTuple):
 def find_dead_letter_loop(inlets: Iterable[Inlet], dead_letters: Target) -> DeadLetterLoop | None:
     """Return the first source that reads the dead letters of its own bridge; None if there is none."""
     for inlet in inlets:
-        shared = _shared_place(inlet.source.places, dead_letters.places)
+        shared = find_shared_place(inlet.source.places, dead_letters.places)
         if shared is not None:
             return DeadLetterLoop(inlet.source.name, shared.name)
     return None
@@ -63,12 +63,12 @@ def find_feedback(inlets: Iterable[Inlet], targets: Mapping[str, Target], topolo
     third place, is no loop.
     """
     sources = list(inlets)
-    edges = [edge for inlet in sources for edge in _edges(inlet, sources, targets, topology)]
+    edges = [edge for inlet in sources for edge in find_edges(inlet, sources, targets, topology)]
     certain = [edge for edge in edges if edge.certain]
     loops = []
     for edge in edges:
         for is_certain, others in ((True, certain), (False, edges)):  # a certain loop, else a possible one
-            way = None if is_certain and not edge.certain else _way(edge.reader, edge.writer, others)
+            way = None if is_certain and not edge.certain else find_way(edge.reader, edge.writer, others)
             if way is not None:
                 names = [edge.writer.source.name, *[inlet.source.name for inlet in way]]
                 reader = edge.reader.source.name
@@ -92,7 +92,7 @@ def find_near_exchange(inlets: Iterable[Inlet], target: Target) -> tuple[Place, 
     return None
 
 
-class _Edge(NamedTuple):
+class Edge(NamedTuple):
     """A step of a message: read by ``writer``, written to ``place`` by ``target``, read again by ``reader``."""
 
     writer: Inlet
@@ -100,27 +100,30 @@ class _Edge(NamedTuple):
     target: Target
     place: Place
     certain: bool
+    """Whether each message takes it."""
     unless: str
+    """What may stop a message if not."""
 
 
-def _edges(
+def find_edges(
     inlet: Inlet, sources: Sequence[Inlet], targets: Mapping[str, Target], topology: Topology
-) -> Iterator[_Edge]:
+) -> Iterator[Edge]:
+    """Yield the steps of an inlet's messages to sources that read what its targets write."""
     reached = find_reachable_queues(topology, inlet.exchange)
     for target in dict.fromkeys(targets.values()):
         queues = {queue for queue, each in targets.items() if each is target}
         if not queues & reached:
             continue
         for reader in sources:
-            place = _shared_place(reader.source.places, target.places)
+            place = find_shared_place(reader.source.places, target.places)
             if place is not None:
                 # Only the target knows which of its queues leads to the place.
                 certain = queues <= reached and inlet.filter is None
                 unless = "its filter leaves them out" if inlet.filter is not None else "another queue leads there"
-                yield _Edge(inlet, reader, target, place, certain, unless)
+                yield Edge(inlet, reader, target, place, certain, unless)
 
 
-def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None:
+def find_way(start: Inlet, end: Inlet, edges: Sequence[Edge]) -> list[Inlet] | None:
     """Return the shortest way from one inlet to another, both included; None if there is none."""
     ways, seen = deque([[start]]), {id(start)}
     while ways:
@@ -134,12 +137,12 @@ def _way(start: Inlet, end: Inlet, edges: Sequence[_Edge]) -> list[Inlet] | None
     return None
 
 
-def _shared_place(read: Iterable[Place], written: Iterable[Place]) -> Place | None:
+def find_shared_place(read: Iterable[Place], written: Iterable[Place]) -> Place | None:
     """Return the first place that is both read and written; None if there is none."""
-    return next((place for place in sorted(written) if any(_covers(each, place) for each in read)), None)
+    return next((place for place in sorted(written) if any(covers(each, place) for each in read)), None)
 
 
-def _covers(read: Place, written: Place) -> bool:
+def covers(read: Place, written: Place) -> bool:
     """Return whether a reader of the one place reads what is written to the other."""
     if read.system != written.system:
         return False

@@ -121,7 +121,7 @@ class Pump:
         self._paused = False
         self.leaves = False
         """Whether it was asked to drain: its sources are closed, or will be once all that was read is settled."""
-        self._is_over = False
+        self.is_over = False
         """Whether it has run: nothing is routed any more, and no timer keeps it and its messages in memory."""
 
     # State and control, for the pump's owner, while it runs.
@@ -200,7 +200,7 @@ class Pump:
                 if task.done() and not task.cancelled():
                     task.result()  # raises only if this package has a bug
         finally:
-            self._is_over = True
+            self.is_over = True
             await cancel_all([stopping, *readers, *keepers])
             await asyncio.gather(ended, return_exceptions=True)
             # Targets first: a transactional one may still commit what was settled at its sources, which must be open.
@@ -403,7 +403,7 @@ class Pump:
         return tuple([queue for queue in queues if queue not in refused]), chosen, len(refused)
 
     def _route_again(self, inlet: Inlet, pending: Pending) -> None:
-        if not (pending.dropped or self._is_over):
+        if not (pending.dropped or self.is_over):
             self._route(inlet, [pending])
 
     async def _drain(self) -> None:

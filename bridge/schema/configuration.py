@@ -28,17 +28,29 @@ def build_bridge_schema() -> dict[str, Any]:
         for folder, own in by_system.items():
             definitions[f"{folder}-{name}"] = _table(own)
         definitions[name] = _endpoint(name, by_system)
-    root = _table(keys.FILE)
-    properties = root["properties"]
-    for key, definition in ((keys.SOURCES, "source"), (keys.TARGETS, "target")):
-        properties[key.name]["additionalProperties"] = {"$ref": f"#/definitions/{definition}"}
-    properties[keys.SOURCES.name]["minProperties"] = 1
     definitions["replies"] = _table(keys.REPLIES_OF)
-    properties[keys.REPLIES.name]["additionalProperties"] = {"$ref": "#/definitions/replies"}
-    properties[keys.POLICY.name] = {"$ref": "#/definitions/policy"}
-    properties[keys.DEAD_LETTERS.name] = {"$ref": "#/definitions/dead-letters"}
+    definitions["pipeline"] = _refer(_table(keys.PIPELINE))
+    root = _refer(_table(keys.FILE))
+    names = {"pattern": f"^{keys.PIPELINE_NAME.pattern}$"}
+    root["properties"][keys.PIPELINES.name] |= {
+        "additionalProperties": {"$ref": "#/definitions/pipeline"}, "propertyNames": names, "minProperties": 1,
+    }  # fmt: skip
+    of_one = {"required": root.pop("required")}
+    has_none = {"properties": {key.name: False for key in keys.OF_EACH}}
+    root["allOf"] = [{"if": {"required": [keys.PIPELINES.name]}, "then": has_none, "else": of_one}]
     title = "The configuration of a bridge, bridge.toml"
     return {"$schema": DRAFT_07, "$id": identify("bridge"), "title": title, **root, "definitions": definitions}
+
+
+def _refer(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a pipeline, or of the file, with the definitions of the tables in it."""
+    properties = table["properties"]
+    for key, definition in ((keys.SOURCES, "source"), (keys.TARGETS, "target"), (keys.REPLIES, "replies")):
+        properties[key.name]["additionalProperties"] = {"$ref": f"#/definitions/{definition}"}
+    properties[keys.SOURCES.name]["minProperties"] = 1
+    properties[keys.POLICY.name] = {"$ref": "#/definitions/policy"}
+    properties[keys.DEAD_LETTERS.name] = {"$ref": "#/definitions/dead-letters"}
+    return table
 
 
 def _table(table: Keys) -> dict[str, Any]:

@@ -55,7 +55,7 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 PLACES: Mapping[str, str] = {
     "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
     "tls": f"{START}; again {ASIDE}",
-    "daemon.commands": START, "scaling.commands": START,
+    "daemon.config": f"{START}; again {ASIDE}", "daemon.commands": START, "scaling.commands": START,
     "dead.commands": START, "dead.forms": "after the loop has ended",
     "dead.ledger": f"{START}; then lines are appended, each before its broker hears of it",
     "daemon.gauges": f"{THREAD}: that of the HTTP server; /proc", "daemon.web": f"{THREAD}: that of the HTTP server",
@@ -310,7 +310,7 @@ def test_a_signal_ends_a_process_in_time_whose_loop_does_not_turn() -> None:
 
         async def main():
             pipelines, running = Mock(), asyncio.get_running_loop().create_future()
-            pipelines.current.config.policy.drain = 0.0
+            pipelines.drain = 0.0
             stopping = Stopping(pipelines, running, Mock(), owns_process=True)
             with Handlers({signal.SIGTERM: stopping.request}, {signal.SIGTERM: stopping.note}, keep=True):
                 print("up", flush=True)

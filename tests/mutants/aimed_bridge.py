@@ -201,7 +201,7 @@ BRIDGE: Final[list[Mutant]] = [
         ("a loop ends one bridge too early", "if hops > max_hops:", "if hops >= max_hops:"),
         (
             "what was on hold is routed although it will be read again",
-            "        if not (pending.dropped or self._is_over):\n            self._route(inlet, [pending])",
+            "        if not (pending.dropped or self.is_over):\n            self._route(inlet, [pending])",
             "        self._route(inlet, [pending])",
         ),
     ),
@@ -892,12 +892,12 @@ BRIDGE: Final[list[Mutant]] = [
         ("dead letters are copied to where CC says", '("CC", headers), ', ""),
     ),
     *mutants_of(
-        "bridge/daemon/config.py",
+        "bridge/daemon/reading/pipeline.py",
         "bridge/daemon/test_config.py",
         (
             "a source's own policy begins with the defaults",
-            "_read_policy(own_policy, policy)",
-            "_read_policy(own_policy)",
+            "read_policy(own_policy, policy)",
+            "read_policy(own_policy, Policy())",
         ),
         (
             "a source with a policy of its own has no rate",
@@ -905,7 +905,11 @@ BRIDGE: Final[list[Mutant]] = [
             "pump_keys.RATE.read(table)",
         ),
         ("the second target of a queue has it", "if queue in by_queue:", "if False:"),
-        ("all workers read what only one may read", "if worker is not None and worker > 1:", "if False:"),
+        ("all workers read what only one may read", "shared.worker is not None and shared.worker > 1:", "False:"),
+    ),
+    *mutants_of(
+        "bridge/daemon/config.py",
+        "bridge/daemon/test_config.py",
         ("the first worker has the second port", "int(port) + worker - 1", "int(port) + worker"),
     ),
     *mutants_of(

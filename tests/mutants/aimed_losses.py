@@ -409,11 +409,44 @@ LOSSES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/daemon/pipelines.py",
-        "bridge/daemon/test_reload.py",
+        "bridge/daemon/test_pipelines.py",
         (
             "a pump begins after the stop",
-            "                if self._is_stopping:\n                    return\n                self.current",
-            "                self.current",
+            "        if self._is_stopping:\n            raise asyncio.CancelledError\n",
+            "",
+        ),
+        (
+            "pumps begin before those that end have ended",
+            "            await asyncio.wait(ending)\n",
+            "            await asyncio.sleep(0)\n",
+        ),
+        (
+            "a pipeline that is not changed begins anew",
+            "return bool(old.name) and old.written == new.written and old.topology == new.topology",
+            "return False",
+        ),
+        (
+            "a mistake of ours in one pipeline ends all",
+            "if isinstance(error, Exception) and name:",
+            "if isinstance(error, Exception) and not name:",
+        ),
+    ),
+    *mutants_of(
+        "bridge/daemon/pipelines.py",
+        "bridge/daemon/test_pipelines_file.py",
+        (
+            "a pipeline with another topology is the same",
+            "old.written == new.written and old.topology == new.topology",
+            "old.written == new.written",
+        ),
+    ),
+    *mutants_of(
+        "bridge/daemon/web.py",
+        "bridge/daemon/test_pipelines_asked.py",
+        (
+            "a name of no pipeline stands for all",
+            "if name is None or name in names or (name and names and may_be_new):",
+            "if name is None or name not in names or name in names:",
         ),
     ),
     *mutants_of(

@@ -53,30 +53,41 @@ def to_text(answers: Answers) -> Iterator[str]:
         for each in processes
     ]
     yield from _align(("worker", "address", "state", "runs for", "not settled"), rows, 1 - are_several)
+    has_pipelines = any(each.pipelines for each in processes)
+    if has_pipelines:
+        yield ""
+        standings = [(process, each) for process in processes for each in process.pipelines]
+        yield from _align(
+            ("worker", "pipeline", "state", "not settled"),
+            [(f"{process.worker}", each.name, each.state, f"{each.unsettled:,}") for process, each in standings],
+            1 - are_several,
+        )
     for title, counts, name in (
         ("source", ("waiting", "not settled"), "sources"),
         ("target", ("sent", "held"), "targets"),
     ):
         lines = [(process, each) for process in processes for each in getattr(process, name)]
+        shown = [(f"{process.worker}", each.pipeline, *_describe(process, each)) for process, each in lines]
+        head = ("worker", "pipeline", title, "state", *counts, "oldest")
         yield ""
-        yield from _align(
-            ("worker", title, "state", *counts, "oldest"),
-            [(f"{process.worker}", *_describe(process, each)) for process, each in lines], 1 - are_several,
-        )  # fmt: skip
+        if has_pipelines:
+            yield from _align(head, shown, 1 - are_several)
+        else:
+            yield from _align(_without_pipeline(head), map(_without_pipeline, shown), 1 - are_several)
     conditions = [(process, each) for process in processes for each in process.conditions]
     if conditions:
         yield ""
     for process, each in conditions:
         worker = f"worker {process.worker}: " if are_several else ""
-        where = f"{each.endpoint}: " if each.endpoint else ""
-        yield f"{worker}{where}{each.reason} ({each.kind} for {write_age(process.now - each.since)})"
+        yield f"{worker}{each} ({each.kind} for {write_age(process.now - each.since)})"
         if each.way_out:
             yield f"  {each.way_out}"
     yield from _describe_reloads(processes)
 
 
 def _describe(process: Process, each: EndpointStatus) -> Sequence[str]:
-    state = "ended" if each.ended else "up" if each.up else "closed" if process.drained else "down"
+    is_drained = process.drained or any(own.drained for own in process.pipelines if own.name == each.pipeline)
+    state = "ended" if each.ended else "up" if each.up else "closed" if is_drained else "down"
     counts = ["?" if count is None else f"{count:,}" for count in each.counts]
     return each.name, state, *counts, write_age(each.oldest_age) if each.oldest_age else "-"
 
@@ -100,6 +111,10 @@ def write_age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size):,} {unit} {int(seconds % size // smaller)} {below}"
     raise AssertionError
+
+
+def _without_pipeline(row: Sequence[str]) -> Sequence[str]:
+    return (row[0], *row[2:])
 
 
 def _align(head: Sequence[str], rows: Iterable[Sequence[str]], first: int) -> Iterator[str]:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
 
-from bridge.daemon.asking.processes import Answers, Process, ask, ask_all, describe_refusal, wait_for
+from bridge.daemon.asking.processes import (
+    ONE_PIPELINE,
+    Answers,
+    Process,
+    Standing,
+    ask,
+    ask_all,
+    describe_refusal,
+    read_all,
+    wait_for,
+)
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
 Order: TypeAlias = Literal["pause", "drain", "resume"]
 
-STATES: Final[dict[Order, Callable[[Process], bool]]] = {
+STATES: Final[dict[Order, Callable[[Process | Standing], bool]]] = {
     "pause": lambda each: each.paused,
     "drain": lambda each: each.drained,
     "resume": lambda each: not (each.paused or each.drained or each.draining),
 }
-"""What is asked for -> whether a process is so."""
+"""What is asked for -> whether a process, or a pipeline, is so."""
 DONE: Final[dict[Order, str]] = {"pause": "paused", "drain": "drained", "resume": "resumed"}
 
 
@@ -31,13 +42,16 @@ class Result(NamedTuple):
     """Why processes could not be asked, one line each."""
 
 
-def give_order(addresses: Sequence[str], order: Order, seconds: float) -> Result:
-    """Have all processes do something, and wait until they have, ``seconds`` at most."""
+def give_order(addresses: Sequence[str], order: Order, seconds: float, pipeline: str | None = None) -> Result:
+    """Have all processes do something, or one pipeline in each, and wait until they have, ``seconds`` at most."""
     until = time.monotonic() + seconds
+    # Before anything is asked for: a bridge of an earlier release would do it as a whole.
+    if pipeline is not None and (unknown := read_all(addresses, seconds, pipeline).errors):
+        return Result("", done=False, errors=unknown)
 
     def post(address: str) -> None:
         try:
-            answer = ask(address, "POST", f"/{order}", seconds)
+            answer = ask(address, "POST", f"/{order}{_query(pipeline)}", seconds)
         except TimeoutError:
             raise InputError(f"{address}: no answer within {seconds:g} s") from None
         if answer.status != 202:
@@ -46,7 +60,7 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float) -> Result
     errors = [each for each in ask_all(addresses, post) if each is not None]
     if errors:
         return Result("", done=False, errors=tuple(map(str, errors)))
-    answers, is_done = wait_for(addresses, STATES[order], max(0.0, until - time.monotonic()))
+    answers, is_done = wait_for(addresses, STATES[order], max(0.0, until - time.monotonic()), pipeline)
     if answers.errors:
         return Result("", done=False, errors=answers.errors)
     left = sum([each.unsettled for each in answers.processes])
@@ -57,18 +71,30 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float) -> Result
     return Result(text, is_done)
 
 
+def _query(pipeline: str | None) -> str:
+    return "" if pipeline is None else f"?pipeline={quote(pipeline, safe='')}"
+
+
 def _explain_waiting(answers: Answers) -> str:
     """Return what keeps a bridge from being drained, as far as its conditions say."""
     reasons = [str(each) for process in answers.processes for each in process.conditions if each.endpoint]
     return "".join([f"\n  {each}" for each in dict.fromkeys(reasons)]) + "\nit goes on; ask again, or resume"
 
 
-def reload(addresses: Sequence[str], seconds: float) -> Result:
-    """Have all processes read the configuration again, and wait until that is in effect or refused."""
+def reload(addresses: Sequence[str], seconds: float, pipeline: str | None = None) -> Result:
+    """Have all processes read the configuration again, and wait until that is in effect or refused.
+
+    Of several pipelines those begin anew that are changed, or the one that is named, which may be a new one.
+    """
+    if pipeline is not None:
+        there = read_all(addresses, seconds)
+        one = [f"{each.address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}" for each in there.processes]
+        if there.errors or not all(each.pipelines for each in there.processes):
+            return Result("", done=False, errors=there.errors or tuple(one))
 
     def post(address: str) -> tuple[int, str]:
         try:
-            answer = ask(address, "POST", "/reload", seconds)
+            answer = ask(address, "POST", f"/reload{_query(pipeline)}", seconds)
         except TimeoutError:
             return 202, f"not in effect after {seconds:g} s, and not refused: hashstar bridge status shows what waits"
         if answer.status not in (200, 202, 409):

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from bridge.daemon.views import Condition
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.files.names import WEB
-from exchange.text.display import hide_logins
+from exchange.text.display import hide_logins, list_some, suggest
 from exchange.values.json_text import parse_leniently
 
 T = TypeVar("T")
@@ -35,6 +35,9 @@ STATUS_BYTES: Final = 64 << 20
 """Maximum size of a status, in bytes."""
 ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  to ask, not to listen
 """Host that stands for all addresses of a machine -> the one to ask."""
+ONE_PIPELINE: Final = "the file of this bridge has one, without a name, or its release knows no several"
+MAX_NAMED: Final = 10
+"""Maximum number of pipelines that an error names."""
 RETRY: Final = 0.1
 """Seconds between two looks at a state that is waited for."""
 
@@ -50,6 +53,26 @@ class EndpointStatus:
     oldest_age: float
     """Seconds since its oldest message was read; 0 if there is none."""
     ended: bool = False
+    pipeline: str = ""
+    """Its pipeline, if the file has several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a pipeline of several is."""
+
+    name: str
+    ready: bool
+    ended: bool
+    paused: bool
+    draining: bool
+    drained: bool
+    unsettled: int
+
+    @property
+    def state(self) -> str:
+        """Its state in a word or two."""
+        return "ended" if self.ended else name_state(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +98,43 @@ class Process:
     targets: tuple[EndpointStatus, ...]
     document: dict[str, Any] = field(repr=False)
     """All of it, as the process has sent it."""
+    pipelines: tuple[Standing, ...] = ()
+    """The pipelines of a file with several."""
 
     @property
     def state(self) -> str:
         """Its state in a word or two."""
-        if not self.alive:
-            return "hangs"
-        for state in ("drained", "draining", "paused"):
-            if getattr(self, state):
-                return state
-        return "ready" if self.ready else "not ready"
+        return name_state(self) if self.alive else "hangs"
+
+    @property
+    def parts(self) -> Sequence[Process | Standing]:
+        """What an order is for: its pipelines that have not ended, or itself if the file has only one."""
+        return [each for each in self.pipelines if not each.ended] if self.pipelines else [self]
+
+    def only(self, pipeline: str) -> Process:
+        """Return the state of one pipeline, as if the file had no other. Raises InputError if there is none."""
+        if not self.pipelines:
+            raise InputError(f"{self.address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}")
+        found = next((each for each in self.pipelines if each.name == pipeline), None)
+        if found is None:
+            names = [each.name for each in self.pipelines]
+            there = suggest(pipeline, names) or f"; there are {list_some(names, MAX_NAMED)}"
+            raise InputError(f"{self.address}: there is no pipeline {pipeline!r}{there}")
+        return replace(
+            self, pipelines=(found,), ready=self.alive and found.ready, paused=found.paused, draining=found.draining,
+            drained=found.drained, unsettled=found.unsettled,
+            conditions=tuple([each for each in self.conditions if each.pipeline == pipeline]),
+            sources=tuple([each for each in self.sources if each.pipeline == pipeline]),
+            targets=tuple([each for each in self.targets if each.pipeline == pipeline]),
+        )  # fmt: skip
+
+
+def name_state(of: Process | Standing) -> str:
+    """Return the state of a process that is alive, or of a pipeline that has not ended, in a word or two."""
+    for state in ("drained", "draining", "paused"):
+        if getattr(of, state):
+            return state
+    return "ready" if of.ready else "not ready"
 
 
 class Answers(NamedTuple):
@@ -142,8 +192,8 @@ def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
         raise InputError(f"{address}: {reason}; does the bridge run, and is this what http says in its file?") from None
 
 
-def read_process(address: str, seconds: float) -> Process:
-    """Return the state of a process. Raises InputError."""
+def read_process(address: str, seconds: float, pipeline: str | None = None) -> Process:
+    """Return the state of a process, or of one pipeline of it. Raises InputError."""
     try:
         answer = ask(address, "GET", "/status", seconds)
     except TimeoutError:
@@ -151,9 +201,10 @@ def read_process(address: str, seconds: float) -> Process:
     if answer.status != 200:
         raise InputError(f"{address}: {describe_refusal(answer)}")
     try:
-        return parse_process(address, parse_leniently(answer.body))
+        process = parse_process(address, parse_leniently(answer.body))
     except (ValueError, KeyError, TypeError, InputError):
         raise InputError(f"{address}: what answers is no bridge, or one of an earlier release") from None
+    return process if pipeline is None else process.only(pipeline)
 
 
 def describe_refusal(answer: HttpAnswer) -> str:
@@ -177,7 +228,8 @@ def parse_process(address: str, document: Any) -> Process:
     def read_endpoint(entry: Any, *counts: str, ended: bool = False) -> EndpointStatus:
         found = [read(entry, each, int, type(None)) for each in counts]
         age = read(entry, "oldest_age", int, float)
-        return EndpointStatus(read(entry, "name", str), read(entry, "up", bool), tuple(found), age, ended)
+        name, up = read(entry, "name", str), read(entry, "up", bool)
+        return EndpointStatus(name, up, tuple(found), age, ended, read({"pipeline": "", **entry}, "pipeline", str))
 
     numbers, maybe = (int, float), type(None)
     kinds: dict[str, tuple[type, ...]] = {
@@ -189,7 +241,15 @@ def parse_process(address: str, document: Any) -> Process:
     texts = ("endpoint", "kind", "reason", "way_out")
 
     def read_condition(entry: Any) -> Condition:
-        return Condition(**{name: read(entry, name, str) for name in texts}, since=read(entry, "since", *numbers))
+        fields = {name: read(entry, name, str) for name in texts}
+        pipeline = read({"pipeline": None, **entry}, "pipeline", str, maybe)
+        return Condition(**fields, since=read(entry, "since", *numbers), pipeline=pipeline)
+
+    flags = ("ready", "ended", "paused", "draining", "drained")
+
+    def read_standing(entry: Any) -> Standing:
+        states = {name: read(entry, name, bool) for name in flags}
+        return Standing(name=read(entry, "name", str), unsettled=read(entry, "unsettled", int), **states)
 
     return Process(
         address=address,
@@ -197,15 +257,16 @@ def parse_process(address: str, document: Any) -> Process:
         conditions=read_all("conditions", read_condition),
         sources=read_all("sources", lambda each: read_endpoint(each, "lag", "unsettled", ended=each["ended"] is True)),
         targets=read_all("targets", lambda each: read_endpoint(each, "in_flight", "held")),
+        pipelines=read_all("pipelines", read_standing) if "pipelines" in document else (),
         **{name: read(document, name, *each) for name, each in kinds.items()},
     )
 
 
-def read_all(addresses: Sequence[str], seconds: float) -> Answers:
-    """Return the states of all processes."""
+def read_all(addresses: Sequence[str], seconds: float, pipeline: str | None = None) -> Answers:
+    """Return the states of all processes, or of one pipeline in each."""
     processes: list[Process] = []
     errors: list[str] = []
-    for each in ask_all(addresses, lambda address: read_process(address, seconds)):
+    for each in ask_all(addresses, lambda address: read_process(address, seconds, pipeline)):
         if isinstance(each, Process):
             processes.append(each)
         else:
@@ -226,15 +287,19 @@ def ask_all(addresses: Sequence[str], call: Callable[[str], T]) -> list[T | Inpu
         return [*pool.map(call_one, addresses)]
 
 
-def wait_for(addresses: Sequence[str], holds: Callable[[Process], bool], seconds: float) -> tuple[Answers, bool]:
+def wait_for(
+    addresses: Sequence[str], holds: Callable[[Process | Standing], bool], seconds: float, pipeline: str | None = None
+) -> tuple[Answers, bool]:
     """Look at all processes until all of them are so, ``seconds`` at most; return the last look, and whether they are.
+
+    Of several pipelines each must be so, or the one that is named.
 
     A process may be away for a moment, as a worker that is started again.
     """
     until = time.monotonic() + seconds
     while True:
-        answers = read_all(addresses, max(RETRY, until - time.monotonic()))
-        is_so = not answers.errors and all(map(holds, answers.processes))
+        answers = read_all(addresses, max(RETRY, until - time.monotonic()), pipeline)
+        is_so = not answers.errors and all(holds(part) for each in answers.processes for part in each.parts)
         if is_so or time.monotonic() + RETRY >= until:
             return answers, is_so
         time.sleep(RETRY)

@@ -493,9 +493,9 @@ url = "archive:${GONE}"
         assert all(line.startswith(start) for line in lines[::3]), result.stderr
         assert all(set(line.strip()) == {"^"} for line in lines[2::3]), result.stderr
         assert [": ".join(line.removeprefix(start).split(": ")[:2]) for line in lines[::3]] == [
-            "2: polcy", "7: [policy] window", "8: [policy] rate", "9: [policy] retries", "3: workers",
-            "12: [sources.one] speed", "13: [sources.one] follow", "15: [sources.two] url", "18: [targets.out] queues",
-            "18: [targets.out] queues", "20: [dead_letters] url", "5: http", "4: log_level",
+            "2: polcy", "5: http", "3: workers", "4: log_level", "7: [policy] window", "8: [policy] rate",
+            "9: [policy] retries", "12: [sources.one] speed", "13: [sources.one] follow", "15: [sources.two] url",
+            "18: [targets.out] queues", "18: [targets.out] queues", "20: [dead_letters] url",
         ]  # fmt: skip
     text = "topology = 't.bindings'\n[sources.one]\nurl = 'archive:in'\n"
     (tmp_path / "bridge.toml").write_text(text)

@@ -21,7 +21,7 @@ from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import FATES, Metrics
-from bridge.daemon.pipelines import Pipeline, list_endpoints
+from bridge.daemon.pumps import RunningPump, list_endpoints
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
@@ -61,6 +61,12 @@ def test_each_example_configuration_is_valid(examples: Path, name: str) -> None:
     assert {*config.targets} | config.ignored == {"billing", "audit", "lost-and-found"}
 
 
+def test_the_example_with_several_pipelines_is_valid_and_nothing_is_wrong_between_them(examples: Path) -> None:
+    config = read_config(examples / "several-pipelines.toml", ENVIRONMENT)
+    assert [each.name for each in config.pipelines] == ["orders", "returns"]
+    assert config.warnings == ()
+
+
 def test_the_topology_passes_its_own_check() -> None:
     with pytest.raises(SystemExit) as end:
         check_command.main([str(EXAMPLES / "shop.bindings")], standalone_mode=True)
@@ -97,8 +103,8 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-OF_PROMETHEUS = {"up", "job", "instance"}
-"""A metric and labels that Prometheus adds to what it scrapes."""
+OF_PROMETHEUS = {"up", "job", "instance", "pipeline"}
+"""A metric and labels that Prometheus adds to what it scrapes, and the label of a file with several pipelines."""
 
 
 def test_the_dashboard_and_the_alerts_name_existing_metrics_and_labels() -> None:
@@ -192,7 +198,8 @@ def every_metric() -> dict[str, tuple[str, Family]]:
 
     pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())  # type: ignore[arg-type]
     health = Health(pump, config.inlets, metrics, Journal(), loop_clock=time.monotonic)
-    web = Web(Pipeline(config, pump, coverage, health=health), metrics, None)  # type: ignore[arg-type]  # not started
+    running = RunningPump(config, pump, coverage, metrics=metrics, health=health)
+    web = Web(config, {"": running}, None)  # type: ignore[arg-type]  # not started
     web._tally = lambda coverage: coverage.tally()  # type: ignore[method-assign]  # there is no loop to ask
     return parse_metrics(web.metrics_text())
 

@@ -613,7 +613,7 @@ def test_the_lag_of_a_source_is_a_series_where_it_is_known() -> None:
     state.source._waiting.extend([(0, Message()), (1, Message())])
     state.after(1.0)
     config: Any = SimpleNamespace(inlets=[state.inlet])
-    gauges = read_gauges(config, state, state.metrics, state.health, alive=True)  # type: ignore[arg-type]
+    gauges = read_gauges(config, state, state.health, alive=True)  # type: ignore[arg-type]
     assert gauges["hashstar_lag_messages"][2] == {(("source", "rabbit"),): 2}
 
 

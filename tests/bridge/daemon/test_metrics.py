@@ -105,8 +105,6 @@ def test_events_are_counted() -> None:
         ("hashstar_unreadable_records_total", r"no \"JSON\"\n", "s"): 3,
         ("hashstar_connections_total", "s"): 1,
         ("hashstar_disconnections_total", "s"): 1,
-        ("hashstar_reloads_total", "reloaded"): 0,
-        ("hashstar_reloads_total", "refused"): 0,
         ("hashstar_latency_seconds_sum", "t"): 1.5,
         ("hashstar_latency_seconds_count", "t"): 3,
     }
@@ -126,7 +124,6 @@ def test_series_of_endpoints_start_at_0_before_anything_happens() -> None:
     every = ("s", "plain", "t", "dead_letters")
     assert there == {
         *[(f"hashstar_{name}_total", each) for name in ("connections", "disconnections") for each in every],
-        *[("hashstar_reloads_total", outcome) for outcome in ("reloaded", "refused")],
         *[("hashstar_fates_total", each, fate) for each in every for fate in ("dead-letter", "hold", "drop")],
         *[
             (f"hashstar_{name}_total", each)
@@ -234,7 +231,7 @@ def test_coverage_counts_what_enters_the_topology_as_the_audit_does() -> None:
     assert tally.topology == compute_fingerprint(topology)
     assert tally.messages == 5_000
     assert sum(tally.unread.bad.values()) == 1
-    families = parse_metrics("\n".join(coverage.lines(tally)) + "\n")
+    families = parse_metrics("\n".join(Metrics().lines(coverage.families(tally))) + "\n")
     _, family = families["hashstar_binding_messages_total"]
     assert {dict(labels)["destination"]: count for (_, labels), count in family.items()} == dict(expected)
     assert coverage.tally() == tally

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from bridge.daemon.config import Config, Http, read_config
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.daemon.pipelines import GOING_BACK, Pipelines, build_pump, find_fixed, start_pipeline
+from bridge.daemon.pipelines import GOING_BACK, Pipelines, find_fixed
+from bridge.daemon.pumps import build_pump, start_pump
 from bridge.endpoint import Disconnected, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
@@ -109,15 +110,14 @@ def try_life(seed: int, *, has_faults: bool) -> None:
         topology = random.choice(TOPOLOGIES)
         return Config("bridge.toml", topology, (Inlet(source),), dict.fromkeys(QUEUES, target), policy)
 
-    async def live() -> tuple[Metrics, int]:
-        metrics = Metrics()
+    async def live() -> tuple[Counter[str], int]:
         first: Config | None = None
         while first is None:
             try:
                 first = make_config()
             except InputError:
                 continue
-        pipelines = Pipelines(first, Journal(out=io.StringIO()), metrics, make_config)
+        pipelines = Pipelines(first, Journal(out=io.StringIO()), make_config)
         running = asyncio.create_task(pipelines.run())
 
         async def ask(times: int) -> None:
@@ -136,13 +136,13 @@ def try_life(seed: int, *, has_faults: bool) -> None:
         await asyncio.gather(*asking)
         source.end()
         await running
-        return metrics, pipelines.current.pump.in_flight
+        return pipelines.reloads.counts, pipelines.in_flight
 
-    metrics, left = run_virtually(live())
+    reloads, left = run_virtually(live())
     assert (left, source.unsettled) == (0, 0)
     assert sum(outcomes.values()) == 10
-    assert bool(outcomes[False]) == bool(metrics.reloads["refused"])
-    assert metrics.reloads["reloaded"] <= outcomes[True]
+    assert bool(outcomes[False]) == bool(reloads["refused"])
+    assert reloads["reloaded"] <= outcomes[True]
     for number in range(count):  # what one of the topologies does with it has been done as a whole
         reached = {queue for queue in QUEUES if number in stored[queue]}
         ways = [{"first"}, {"second"}, {"first", "second"} if number % 3 == 1 else {"first"}]
@@ -152,7 +152,7 @@ def try_life(seed: int, *, has_faults: bool) -> None:
             firsts = [number for number in dict.fromkeys(numbers) if number % 3 == key]
             assert firsts == sorted(firsts), queue
     twice = sum(len(numbers) - len(set(numbers)) for numbers in stored.values())
-    assert twice <= len(QUEUES) * window * (metrics.reloads["reloaded"] + sum(faults.values()))
+    assert twice <= len(QUEUES) * window * (reloads["reloaded"] + sum(faults.values()))
     if not has_faults:  # all was settled within `drain`
         assert twice == 0
 
@@ -163,7 +163,7 @@ def make_plain(*, http: Http | None = Http("127.0.0.1", 9410), workers: int = 1,
 
 def test_what_only_a_restart_can_change_is_named() -> None:
     def find(old: Config, new: Config) -> list[str]:
-        return [line.removeprefix("bridge.toml: ") for line in find_fixed(old, new)]
+        return [line.removeprefix("bridge.toml: ") for line in find_fixed(old, new, old.parts, new.parts)]
 
     restart = "has changed, and cannot be reloaded: restart the bridge for it"
     assert find(make_plain(), make_plain()) == []
@@ -183,12 +183,15 @@ def test_a_source_that_would_begin_anew_is_not_reloaded(tmp_path: Path) -> None:
         )
         return read_config(path)
 
+    def fixed(old: Config, new: Config) -> list[str]:
+        return find_fixed(old, new, old.parts, new.parts)
+
     archive = 'url = "archive:in"\n'
     kafka = 'url = "kafka://localhost:9092"\ntopics = ["t"]\n'
     rocketmq = 'url = "rocketmq://localhost:9876"\ntopics = ["t"]\n'
     stream = 'url = "amqp://localhost/"\nqueue = "s"\n'
     for same in (archive, f'{kafka}group = "g"', f'{rocketmq}group = "g"', stream, f'{stream}offsets = "at"'):
-        assert find_fixed(make(same), make(same)) == []
+        assert fixed(make(same), make(same)) == []
     elsewhere = ["[sources.s] would begin anew: how far it is read is kept elsewhere; restart the bridge for it"]
     memory = ["[sources.s] how far it was read is kept in memory only, and would be lost: restart the bridge for it"]
     off = f'{archive}state = "off"'
@@ -206,32 +209,32 @@ def test_a_source_that_would_begin_anew_is_not_reloaded(tmp_path: Path) -> None:
         (read, stream, memory),
         (make(off), 'url = "archive:other"', []),
     ):
-        assert [line.partition(": ")[2] for line in find_fixed(old, make(new))] == lines
+        assert [line.partition(": ")[2] for line in fixed(old, make(new))] == lines
 
 
 def test_a_bridge_that_is_stopped_between_two_pumps_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridge.daemon.pipelines.call_aside", call_at_once)
 
     async def live() -> None:
-        source, metrics = MemorySource(), Metrics()
+        source = MemorySource()
 
         def make_config() -> Config:
             store = Store("to", Random(1), defaultdict(list), 0.0, None)
             return Config("bridge.toml", TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, store))
 
-        pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), metrics, make_config)
+        pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), make_config)
         running = asyncio.create_task(pipelines.run())
         await pass_time(1)
         asked = asyncio.create_task(pipelines.reload())
         await pass_time(GOING_BACK / 2)
         assert asked.done()  # at once, as nothing goes back to this source
-        source.takes_back, first = True, pipelines.current
+        source.takes_back, first = True, pipelines.pumps
         asked = asyncio.create_task(pipelines.reload())
         await pass_time(GOING_BACK / 2)
         pipelines.stop()
         await pass_time(GOING_BACK)
-        assert (running.done(), asked.cancelled(), pipelines.current is first) == (True, True, True)
-        assert metrics.reloads["reloaded"] == 1  # the second never was in effect
+        assert (running.done(), asked.cancelled(), pipelines.pumps is first) == (True, True, True)
+        assert pipelines.reloads.counts["reloaded"] == 1  # the second never was in effect
 
     run_virtually(live())
 
@@ -247,7 +250,7 @@ def test_counters_of_a_source_go_on_over_a_reload() -> None:
         for count in (1, 2):
             archive = Archive()
             config = make_plain(source=archive)
-            start_pipeline(build_pump(config, Router(config.topology), journal, metrics), journal, metrics)
+            start_pump(build_pump(config, Router(config.topology), journal, metrics), journal, metrics)
             archive.unreadable["torn"] += 1
             line = f'hashstar_unreadable_records_total{{source="s",reason="torn"}} {count}'
             assert line in [*metrics.lines({})]
@@ -259,14 +262,14 @@ def test_a_bridge_that_is_stopped_while_it_reloads_ends(monkeypatch: pytest.Monk
     monkeypatch.setattr("bridge.daemon.pipelines.call_aside", call_at_once)
 
     async def live() -> list[str | BaseException]:
-        source, metrics = MemorySource([Message("in", "k.1", body=b"1")]), Metrics()
+        source = MemorySource([Message("in", "k.1", body=b"1")])
 
         def make_config() -> Config:
             store = Store("to", Random(1), defaultdict(list), 1000.0, None)
             policy = Policy(drain=5.0)
             return Config("bridge.toml", TOPOLOGIES[0], (Inlet(source),), dict.fromkeys(QUEUES, store), policy)
 
-        pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), metrics, make_config)
+        pipelines = Pipelines(make_config(), Journal(out=io.StringIO()), make_config)
         running = asyncio.create_task(pipelines.run())
         await pass_time(1)
         asked = [asyncio.create_task(pipelines.reload()) for _ in range(2)]
@@ -275,7 +278,7 @@ def test_a_bridge_that_is_stopped_while_it_reloads_ends(monkeypatch: pytest.Monk
         await pass_time(0.5)
         pipelines.stop()
         await running
-        assert pipelines.current.pump.in_flight == 1
+        assert pipelines.in_flight == 1
         return await asyncio.gather(*asked, later, return_exceptions=True)
 
     assert [type(each) for each in run_virtually(live())] == [asyncio.CancelledError] * 3

@@ -21,7 +21,7 @@ from bridge.daemon.config import Config, Http
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
-from bridge.daemon.pipelines import Pipeline
+from bridge.daemon.pumps import RunningPump
 from bridge.daemon.views import Condition
 from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -46,7 +46,7 @@ def serve(host: str = "127.0.0.1", port: int = 0, *names: str) -> tuple[Web, Met
     pump = Pump(inlets, Router(TOPOLOGY), targets, Silent())
     health = Health(pump, inlets, metrics, Journal(level="error"), config=config.path)
     metrics.on_change = health.look
-    web = Web(Pipeline(config, pump, health=health), metrics, asyncio.get_running_loop())
+    web = Web(config, {"": RunningPump(config, pump, metrics=metrics, health=health)}, asyncio.get_running_loop())
     return web, metrics, pump, web.start()
 
 
@@ -182,7 +182,7 @@ def test_a_system_that_is_away_or_not_well_has_a_red_band_and_is_not_called_conn
         away = await asyncio.to_thread(show, address)
         metrics.connected("out")
         there = await asyncio.to_thread(show, address)
-        web.pipeline.health.conditions = (
+        web.pumps[""].health.conditions = (
             Condition("out", "backpressure", "queue q takes nothing", 0.0, "see the queue"),
         )
         unwell = await asyncio.to_thread(show, address)
@@ -302,7 +302,8 @@ def has_ipv6() -> bool:
 async def test_a_reload_that_lasts_is_not_refused(
     outcome: object, code: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def reload() -> str:
+    async def reload(pipeline: str | None) -> str:
+        assert pipeline is None
         if outcome is None:
             await asyncio.Event().wait()
         if not isinstance(outcome, str):

@@ -211,4 +211,4 @@ def test_coverage_counts_what_enters_the_topology() -> None:
     coverage = CoverageCounter("", TOPOLOGY)
     inlet = Inlet(MemorySource(), "in", filter=Filter(Selector.parse("n > 4")))
     coverage.read(inlet, [Delivery(Message("", "k", {"n": n})) for n in range(10)])
-    assert 'destination="q",routing_key=""} 5' in "\n".join(coverage.lines(coverage.tally()))
+    assert 'destination="q",routing_key=""} 5' in "\n".join(Metrics().lines(coverage.families(coverage.tally())))

@@ -86,7 +86,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
         self._messages = messages
         self._seconds = seconds
         self._id = transactional_id
-        self._id_is_given = transactional_id is not None
+        self.sole_writer = transactional_id
         self._timeout = int(self.settings.get(TIMEOUT, SHORTEST))
         self._sources: Sequence[KafkaSource] = ()
         """Sources of its bridge; known after `meet`."""
@@ -111,7 +111,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 f"what {' and '.join(others)} gives cannot be in a transaction: all sources of a bridge with a "
                 "transactional target must be Kafka's, with transactional = true; else write transactional = false",
             )
-        if self._id_is_given and layout.workers > 1:
+        if self.sole_writer is not None and layout.workers > 1:
             raise Misfit(
                 "transactional_id",
                 f"{layout.workers} workers with one id would put out each other; take it away, or write workers = 1",

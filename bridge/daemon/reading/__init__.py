@@ -1,0 +1,1 @@
+"""What is read of ``bridge.toml``: one pipeline, and its replies. `bridge.daemon.config` reads the file around them."""
