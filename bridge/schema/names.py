@@ -46,7 +46,7 @@ def _build_settings(_: str) -> dict[str, Any]:
     return build_settings_schema()
 
 
-SELECTOR: Final = "exchange.commands.selector"
+SELECTOR: Final = "exchange.selector.forms"
 
 SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
     "bridge": NamedSchema("The configuration of a bridge, bridge.toml", _build_bridge),

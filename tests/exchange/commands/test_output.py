@@ -124,7 +124,7 @@ TABLES = (
     "bindings.upgrading.forms:FORMS", "bridge.consumers.groups.commands:FORMS", "bridge.daemon.commands:FORMS",
     "bridge.daemon.commands:STATUS_FORMS", "bridge.dead.forms:FORMS",
     "bridge.scaling.commands:FORMS", "exchange.commands.partition:FORMS", "exchange.commands.route:FORMS",
-    "exchange.commands.selector:CHECK_FORMS", "exchange.commands.selector:MATCH_FORMS",
+    "exchange.selector.forms:CHECK_FORMS", "exchange.selector.forms:MATCH_FORMS",
 )  # fmt: skip
 
 
