@@ -19,7 +19,7 @@ from exchange.text.display import clip_line
 from exchange.values.field_values import to_bytes
 from exchange.values.message import Message
 
-LEAST: Final = 0.1
+MIN_DISTANCE: Final = 0.1
 """Minimum distance of a pattern that does not match: right words reduce the distance, but not below this."""
 
 
@@ -70,7 +70,7 @@ class TopicExchange(Kind):
     def miss(cls, binding: Binding, message: Message, profile: Profile) -> Miss:
         pattern = Pattern.of_binding_key(binding.routing_key)
         misses = [align(pattern.words, pattern.dialect.split(key)) for key in message.routing_keys()]
-        return min([Miss(max(miss.distance, LEAST) if miss.reason else 0.0, miss.reason) for miss in misses])
+        return min([Miss(max(miss.distance, MIN_DISTANCE) if miss.reason else 0.0, miss.reason) for miss in misses])
 
     @classmethod
     def check_binding(cls, exchange: Exchange, binding: Binding, tables: Tables, profile: Profile) -> None:

@@ -36,7 +36,7 @@ TRIED: Final = frozenset({Decider.HASH.value, Decider.SELECTOR.value})
 Outcomes: TypeAlias = Mapping[frozenset[str], Fraction]
 """Queues that get a message together -> the probability. An exchange of unknown type stands there as ``?NAME``."""
 
-MOST: Final = 2_000
+MAX_WAYS: Final = 2_000
 """Maximum number of ways in which chance may route one message."""
 
 
@@ -246,8 +246,8 @@ class Trial:
     def outcomes(self, message: Message) -> Outcomes | None:
         """Return the sets of queues that may get a message together; only the empty set if the broker refuses it.
 
-        None if chance has more than `MOST` ways to route it. Each way is a script: the numbers that chance picks, one
-        for each exchange that asks for one. A script that turns out too short goes on with zeros; the other numbers
+        None if chance has more than `MAX_WAYS` ways to route it. Each way is a script: the numbers that chance picks,
+        one for each exchange that asks for one. A script that turns out too short goes on with zeros; the other numbers
         that could have been picked there become scripts to run later.
         """
         exchange = self._topology.exchanges.get(message.exchange)
@@ -256,7 +256,7 @@ class Trial:
         router = self._router(message.exchange)
         outcomes: dict[frozenset[str], Fraction] = {}
         pending: list[list[int]] = [[]]
-        for number in range(MOST):
+        for number in range(MAX_WAYS):
             if not pending:
                 return outcomes
             self._script, self._sizes = pending.pop(), []
@@ -274,7 +274,7 @@ class Trial:
             for size in self._sizes:
                 weight /= size
             outcomes[queues] = outcomes.get(queues, Fraction(0)) + weight
-            if len(pending) + number > MOST:
+            if len(pending) + number > MAX_WAYS:
                 return None
         return None if pending else outcomes
 

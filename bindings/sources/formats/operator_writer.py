@@ -43,9 +43,9 @@ KEEP: Final[Mapping[str, Object]] = {"/": {"deletionPolicy": "retain"}}
 ALLOWED: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 """A DNS subdomain of RFC 1123, as Kubernetes defines it."""
 OTHERS: Final = re.compile(r"[^a-z0-9]+")
-MOST: Final = 253
+NAME_LENGTH: Final = 253
 """Maximum number of characters of a name."""
-LONGEST: Final = MOST - 13
+STEM_LENGTH: Final = NAME_LENGTH - 13
 """Maximum number of characters before the hash."""
 
 
@@ -171,11 +171,11 @@ class Names:
     """The names given so far, by kind of object."""
 
     def __init__(self) -> None:
-        self._given = GivenNames(MOST)
+        self._given = GivenNames(NAME_LENGTH)
 
     def choose(self, kind: str, vhost: str, name: str) -> str:
         """Return the name of an object: the part's own name if it is in the virtual host / and Kubernetes allows it."""
-        is_plain = vhost == "/" and len(name) <= LONGEST and ALLOWED.fullmatch(name)
+        is_plain = vhost == "/" and len(name) <= STEM_LENGTH and ALLOWED.fullmatch(name)
         return self._give(kind, name if is_plain else None, name if vhost == "/" else f"{vhost}-{name}", (vhost, name))
 
     def choose_by_identity(self, kind: str, vhost: str, words: str, *identity: Any) -> str:
@@ -183,5 +183,5 @@ class Names:
         return self._give(kind, None, words if vhost == "/" else f"{vhost}-{words}", (vhost, *identity))
 
     def _give(self, kind: str, plain: str | None, words: str, identity: tuple[Any, ...]) -> str:
-        slug = OTHERS.sub("-", words.lower())[:LONGEST].strip("-")
+        slug = OTHERS.sub("-", words.lower())[:STEM_LENGTH].strip("-")
         return self._given.give(kind, plain, f"{slug}-" if slug else "", identity)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 Item = TypeVar("Item", bound=np.generic)
 
-LEAST: Final = 1 << 10
+MIN_ROOM: Final = 1 << 10
 """Number of items that a new array has room for."""
 
 
@@ -17,7 +17,7 @@ class GrowingArray(Generic[Item]):
     """An array to append to. It takes at most twice the memory of its items, and three times while they are copied."""
 
     def __init__(self, dtype: type[Item]) -> None:
-        self._room: npt.NDArray[Item] = np.empty(LEAST, dtype)
+        self._room: npt.NDArray[Item] = np.empty(MIN_ROOM, dtype)
         self._size = 0
 
     def __len__(self) -> int:
