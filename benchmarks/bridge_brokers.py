@@ -173,7 +173,7 @@ def make_topic(url: str, name: str, partitions: int) -> str:
     """Create a new topic and return its name."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-    admin = AdminClient({"bootstrap.servers": url})
+    admin = AdminClient({"bootstrap.servers": url, "log_level": 0})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     return name
 

@@ -28,7 +28,7 @@ VARIABLE: Final = "HASHSTAR_BENCH_RABBITMQ"
 QUEUES: Final = 100
 """Number of queues: pattern n is bound to queue n modulo this number."""
 
-START_SECONDS: Final = 120
+START_SECONDS: Final = 600
 
 KEYS: Final = 1_000
 
