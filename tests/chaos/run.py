@@ -24,6 +24,7 @@ from tests.chaos.kinds import Brokers
 from tests.chaos.pairs import Pair
 from tests.chaos.places import Place, Readable
 from tests.chaos.plan import RELAYED, Fault, Kind, plan
+from tests.chaos.watching import Quiet
 from tests.support.bridge.relay import Relay
 
 LOOK: Final = 0.003
@@ -37,9 +38,6 @@ SLOWLY: Final = 20e3
 """Rate of the connections after the bridge was finished before the next fault, in bytes per second."""
 SLOW_SECONDS: Final = 3.0
 """Duration of that."""
-
-QUIET: Final = 2.0
-"""Seconds without any work left after which a run is finished."""
 
 STUCK: Final = 90.0
 """Seconds without progress after which a run is given up; longer than the restart of a broker and a rebalance."""
@@ -188,10 +186,8 @@ class _Run:
             timer.join()
         # Wait until it stays so: a source without connection has nothing unsettled, either, and messages that a broker
         # holds for a connection whose loss it has not noticed yet do not count as left.
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < QUIET:
-            if self._read() < self._sent or self._daemon.count_unsettled() != 0 or not self._daemon.is_ready:
-                quiet_since = time.monotonic()
+        quiet, daemon = Quiet(), self._daemon
+        while not quiet.look(idle=self._read() >= self._sent and daemon.count_unsettled() == 0 and daemon.is_ready):
             time.sleep(LOOK)
         code = self._daemon.stop()
         if code != 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.daemon import Daemon
-from tests.chaos.watching import Sample, Visibility, Watch, has_stalled, read_metrics, seconds_to_log
+from tests.chaos.watching import QUIET, Quiet, Sample, Visibility, Watch, has_stalled, read_metrics, seconds_to_log
 
 METRICS = """\
 # HELP hashstar_up Whether it is connected.
@@ -60,3 +61,18 @@ def test_what_was_shown_before_a_fault_does_not_count(tmp_path: Path) -> None:
 def test_a_fault_that_was_never_seen_took_for_ever() -> None:
     assert Visibility(1.0, 2.0, 3.0).all_within == 3.0
     assert Visibility(1.0, None, 3.0).all_within == float("inf")
+
+
+@pytest.mark.parametrize("pause", [QUIET / 8, 10 * QUIET])
+def test_time_after_a_look_that_found_work_is_not_quiet(pause: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, quiet = 0.0, Quiet()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert not quiet.look(idle=True)
+    now += pause
+    assert not quiet.look(idle=False)
+    now += pause
+    assert not quiet.look(idle=True)  # the machine was too busy to look at all that time
+    now += QUIET - 0.01
+    assert not quiet.look(idle=True)
+    now += 0.01
+    assert quiet.look(idle=True)

@@ -22,7 +22,7 @@ from tests.chaos.daemon import TOPOLOGY, Daemon
 from tests.chaos.kinds import Brokers
 from tests.chaos.places import Place, Readable, Writable
 from tests.chaos.run import GaveUp
-from tests.chaos.watching import Visibility, Watch, read_metrics
+from tests.chaos.watching import QUIET, Quiet, Visibility, Watch, read_metrics
 
 P = TypeVar("P", bound=Place)
 
@@ -36,8 +36,6 @@ FLOWING: Final = 300
 """Number of written messages from which on they flow."""
 LEFT: Final = 1_000
 """Minimum number of messages that a fault finds unwritten."""
-QUIET: Final = 2.0
-"""Seconds without any work left after which a trial is drained."""
 SECONDS: Final = 120.0
 """Maximum number of seconds for anything that a bridge does, on a busy machine."""
 LOOK: Final = 0.25
@@ -249,14 +247,12 @@ class Trial:
 
     def wait_until_idle(self) -> None:
         """Wait until nothing was under way or written for a while: where the source cannot be asked what is left."""
-        written, since = -1, time.monotonic()
+        written, quiet = -1, Quiet()
 
         def is_idle() -> bool:
-            nonlocal written, since
+            nonlocal written
             before, written = written, self.count_written()
-            if written != before or any(daemon.count_unsettled() != 0 for daemon in self.running):
-                since = time.monotonic()
-            return time.monotonic() - since >= QUIET
+            return quiet.look(idle=written == before and all(each.count_unsettled() == 0 for each in self.running))
 
         self.wait_until(is_idle, "nothing is under way any more")
 
@@ -277,12 +273,12 @@ class Trial:
     def drain(self, source: Readable, seconds: float = SECONDS) -> None:
         """Wait until nothing is left in the source or under way."""
         self._drained = source
-        quiet_since, deadline = time.monotonic(), time.monotonic() + seconds
-        while time.monotonic() - quiet_since < QUIET:
+        quiet, deadline = Quiet(), time.monotonic() + seconds
+        while True:
             self.check_running()
             left, under_way = source.count_left(), [daemon.count_unsettled() for daemon in self.running]
-            if left is None or left > 0 or any(each != 0 for each in under_way):
-                quiet_since = time.monotonic()
+            if quiet.look(idle=left is not None and left <= 0 and all(each == 0 for each in under_way)):
+                return
             if time.monotonic() > deadline:
                 raise GaveUp(
                     f"not all was through after {seconds:.0f} s: {left} are left in the source (None: it does not "

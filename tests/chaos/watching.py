@@ -22,6 +22,28 @@ EVERY: Final = 0.2
 SLACK: Final = 0.05
 """Seconds that a line of the log may be older than the fault, as they have different clocks."""
 
+QUIET: Final = 2.0
+"""Seconds for which there must be no work left before all is through."""
+
+
+class Quiet:
+    """Whether there has been no work left for `QUIET` seconds, by the looks at it.
+
+    Time after a look at which there was work does not count: on a busy machine the next look may come seconds later.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def look(self, *, idle: bool) -> bool:
+        """Take what was found at this moment, and return whether it has been quiet long enough."""
+        now = time.monotonic()
+        if not idle:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= QUIET
+
 
 class Visibility(NamedTuple):
     """Seconds from a fault until it was visible; None: it was not."""
