@@ -6,6 +6,7 @@ and differ in their ports. There are no relays: what happens here happens to nod
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -170,10 +171,29 @@ class RabbitmqCluster(Cluster):
         """Cut a node off from the others, and not from clients: each side refuses the other's cookie."""
         self._set_cookies(n, "another")
 
-    def rejoin_node(self, n: int) -> None:
-        """End what `isolate_node` began."""
+    def rejoin_node(self, n: int) -> bool:
+        """End what `isolate_node` began, and return whether the node was started anew for that.
+
+        Mnesia, which keeps queues and bindings in releases before Khepri, stays parted when the nodes are connected
+        again: what is declared then is known to some of them only, until an operator starts the others anew.
+        """
         self._set_cookies(n, COOKIE)
+        is_parted = wait_for_service(f"node {n} of {self.image} with the others", partial(self._is_parted, n))
+        if is_parted:
+            for step in ("stop_app", "start_app"):
+                self.run_in(n, "rabbitmqctl", "--quiet", step)
         self.wait()
+        return is_parted
+
+    def _is_parted(self, n: int) -> bool:
+        """Return whether a node is connected with the others, and parted from them in Mnesia. Raises CommandFailed
+        while it is alone.
+        """
+        command = ("rabbitmqctl", "--quiet", "cluster_status", "--formatter", "json")
+        status: dict[str, Any] = json.loads(self.run_in(n, *command))
+        if len(status["running_nodes"]) < NODES and not status["partitions"]:
+            raise CommandFailed(f"it sees only {status['running_nodes']}")
+        return bool(status["partitions"])
 
     def _set_cookies(self, n: int, cookie: str) -> None:
         others = [f"rabbit{each}@localhost" for each in range(NODES) if each != n]

@@ -103,9 +103,12 @@ def _isolate_leader(from_queue: bool, trial: Trial) -> Sequence[Writable]:
             return flow.rabbitmq.find_leader(flow.queue, other) != leader
         return False
 
+    def rejoin() -> None:
+        trial.faults += flow.rabbitmq.rejoin_node(leader)
+
     trial.suffer(
-        partial(flow.rabbitmq.isolate_node, leader), partial(flow.rabbitmq.rejoin_node, leader), seconds=AWAY,
-        shows=False, meanwhile=partial(trial.wait_until, another_leads, "another leads the queue"),
+        partial(flow.rabbitmq.isolate_node, leader), rejoin, seconds=AWAY, shows=False,
+        meanwhile=partial(trial.wait_until, another_leads, "another leads the queue"),
     )  # fmt: skip
     trial.faults += 1
     trial.drain(flow.source, 300)
