@@ -128,13 +128,20 @@ class Cluster(Broker):
 
     def wait(self) -> str:
         version = ""
-        for port, container in zip(self.node_ports, self._containers[1:], strict=True):
-            version = wait_for_service(
-                f"{self.image} at {port}",
-                partial(self.kind.read_version, self.kind.build_url("127.0.0.1", port)),
-                partial(_read_end_of_log, container),
-            )
+        for n, port in enumerate(self.node_ports):
+            log = partial(_read_end_of_log, self._containers[n + 1])
+            version = wait_for_service(f"{self.image} at {port}", partial(self._ask_node, n), log)
         return version
+
+    def _ask_node(self, n: int) -> str:
+        """Return the version of a node. One that has ended by itself is started again, as a supervisor would: nodes of
+        RabbitMQ with Mnesia may end when others start beside them.
+        """
+        container = self._containers[n + 1]
+        container.reload()
+        if container.status == "exited":
+            container.start()
+        return self.kind.read_version(self.kind.build_url("127.0.0.1", self.node_ports[n]))
 
     def close(self) -> None:
         for container in reversed(self._containers):
