@@ -398,6 +398,16 @@ LOSSES: Final[list[Mutant]] = [
         ("an outage begins anew with a reload", "= {} if before is None else before._idle", "= {}"),
     ),
     *mutants_of(
+        "bridge/endpoints/kafka/cluster/health.py",
+        "bridge/endpoints/kafka/test_kafka_health.py",
+        ("a broker that is not needed counts as away", "not needs_none and not any(", "not any("),
+        (
+            "a leader that is not needed counts as away",
+            " not in CONNECTED | UNWANTED:\n                yield",
+            " not in CONNECTED:\n                yield",
+        ),
+    ),
+    *mutants_of(
         "bridge/endpoints/kafka/cluster/errors.py",
         "bridge/endpoints/kafka/test_kafka_health.py",
         ("an error outlives the next connection", 'self._last, self._line = None, ""', "pass"),

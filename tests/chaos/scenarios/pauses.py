@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.chaos.places import Queue, Readable, RocketmqTopic, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
-from tests.chaos.trial import Trial
+from tests.chaos.trial import LEFT, Trial
 
 PAUSE: Final = 60.0
 """Duration of a pause in seconds; in CI it lasts until it is visible."""
@@ -53,6 +53,19 @@ def _stop(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequen
     return [target]
 
 
+def _stop_read_ahead(trial: Trial) -> Sequence[Writable]:
+    """Restart Kafka while all messages are read ahead: the bridge is ready before it needs the brokers again."""
+    source, target = place(trial, "kafka", "source"), place(trial, "rabbitmq", "target")
+    trial.put(source, 6_000)
+    trial.bridge(source, target, policy="rate = 60")
+    trial.wait_until_flowing(source)
+    broker = trial.brokers["kafka"]
+    trial.suffer(broker.stop, broker.start, seconds=STOP, within=2 * STOP)
+    trial.require(trial.count_written() < trial.sent - LEFT, "the bridge needed the broker before it was ready")
+    trial.drain(source, 300)
+    return [target]
+
+
 def _unplug(source_kind: str, target_kind: str, side: str, trial: Trial) -> Sequence[Writable]:
     source, target = place(trial, source_kind, "source"), place(trial, target_kind, "target")
     let_flow(trial, source, target)
@@ -76,4 +89,7 @@ def _scenarios(name: str, act: Callable[..., Sequence[Writable]]) -> list[Scenar
     return found
 
 
-SCENARIOS: Final = [*_scenarios("pause", _pause), *_scenarios("stop", _stop), *_scenarios("unplug", _unplug)[:4]]
+SCENARIOS: Final = [
+    *_scenarios("pause", _pause), *_scenarios("stop", _stop), *_scenarios("unplug", _unplug)[:4],
+    Scenario("stop", "Kafka as source, read ahead", ["kafka", "rabbitmq"], _stop_read_ahead),
+]  # fmt: skip

@@ -32,7 +32,9 @@ CONNECTED: Final = frozenset({"UP", "UPDATE"})
 """States of a broker that is connected."""
 
 UNWANTED: Final = frozenset({"INIT"})
-"""States of a broker that was not needed so far."""
+"""States of a broker that is not needed: librdkafka does not connect to it. So it is with all of a consumer that has
+enough messages ahead, after their restart, for as long as these last; only the group's coordinator is connected then.
+"""
 
 Problem = tuple[Hashable, str]
 """The key of a problem and its text. The key stays the same as long as the problem lasts."""
@@ -91,9 +93,9 @@ class ClientHealth:
                 self._throttled[each["name"]] = now + milliseconds / 1_000
         problems = dict(self._problems(decoded, assigned, now))
         sent = {each["name"]: each.get("tx", 0) for each in _addressed_brokers(decoded)}
-        if DOWN not in problems:
+        states = {each["name"]: each["state"] in CONNECTED for each in _addressed_brokers(decoded)}
+        if any(states.values()):
             self._sent = sent
-            states = {each["name"]: each["state"] in CONNECTED for each in _addressed_brokers(decoded)}
             self._connected([name for name in states if states[name]], [name for name in states if not states[name]])
         self._since = {key: self._since.get(key, now) for key in problems}
         lasting = [key for key, since in self._since.items() if now - since >= PATIENCE]
@@ -119,7 +121,9 @@ class ClientHealth:
         self, statistics: Mapping[str, Any], assigned: Iterable[tuple[str, int]], now: float
     ) -> Iterator[Problem]:
         brokers = _addressed_brokers(statistics)
-        if not any(each["state"] in CONNECTED for each in brokers):
+        has_coordinator = "cgrp" in statistics and statistics["cgrp"]["state"] == "up"
+        needs_none = has_coordinator and all(each["state"] in UNWANTED for each in brokers)
+        if not needs_none and not any(each["state"] in CONNECTED for each in brokers):
             # librdkafka cannot end the making of a connection only while it looks up a name.
             within = 1e6 * (self._connects_within + PATIENCE)
             unnamed = [each for each in brokers if each["state"] == "CONNECT" and each["stateage"] > within]
@@ -138,12 +142,12 @@ class ClientHealth:
             leader = states.get(known["leader"])
             if known["leader"] == -1:
                 yield ("leader", topic, partition), f"{topic}-{partition} has no leader"
-            elif leader is not None and leader["state"] not in CONNECTED:
+            elif leader is not None and leader["state"] not in CONNECTED | UNWANTED:
                 yield (
                     ("leader", topic, partition),
                     f"{leader['name']}, which leads {topic}-{partition}, is not connected",
                 )
-        if "cgrp" in statistics and statistics["cgrp"]["state"] != "up":
+        if "cgrp" in statistics and not has_coordinator:
             yield "group", "the group has no coordinator that is connected"
 
 

@@ -63,6 +63,7 @@ def statistics(*brokers: Any, leader: int = 1, group: str = "up") -> str:
         (statistics(broker("CONNECT", age=34.9)), "no broker is connected: why"),
         (statistics(broker("DOWN", node=2), broker("CONNECT", age=35.1)), f"no broker is connected: {NAMELESS}"),
         (statistics(broker("APIVERSION_QUERY"), broker(source="logical", node=-1)), "no broker is connected: why"),
+        (statistics(broker("INIT"), group="query-coord"), "no broker is connected: why"),
         (statistics(broker("CONNECT"), broker(node=2)), "127.0.0.1:9092/1, which leads orders-0, is not connected"),
         (statistics(broker(), leader=-1), "orders-0 has no leader"),
         (statistics(broker(), group="wait-coord"), "the group has no coordinator that is connected"),
@@ -78,6 +79,19 @@ def test_a_problem_that_lasts_is_trouble_until_it_is_over(wrong: str, trouble: s
     assert health.trouble == trouble
     health.look(statistics(broker(answers=8)), 106.0, OURS)
     assert not health.trouble
+
+
+@examples(300)
+@given(st.lists(st.sampled_from(["INIT", "UP", "TRY_CONNECT", "DOWN"]), min_size=1, max_size=3), st.booleans())
+@example(["INIT"], True)  # the broker was restarted, and the consumer has enough messages ahead
+def test_a_consumer_is_in_trouble_only_for_what_it_needs(states: list[str], has_coordinator: bool) -> None:
+    health = ClientHealth(lambda: "")
+    shown = [broker(state, node=node) for node, state in enumerate(states)]
+    for second in (0.0, PATIENCE):
+        health.look(statistics(*shown, leader=0, group="up" if has_coordinator else "query-coord"), second, OURS)
+    wants, has = {*states} - {"INIT"}, "UP" in states
+    is_leader_away = states[0] not in {"INIT", "UP"}
+    assert (health.trouble is not None) is (not has_coordinator or (bool(wants) and not has) or is_leader_away)
 
 
 def test_a_broker_that_lets_a_client_wait_for_its_quota_is_not_said_to_be_silent_without_it() -> None:
