@@ -33,12 +33,21 @@ class _Log:
         assert isinstance(cluster, KafkaCluster)
         self._trial, self._cluster = trial, cluster
         self.topic = trial.use(Topic(transactional, trial.brokers, side, trial.folder, kind, 1, UNCLEAN, 2))
+        trial.wait_until(lambda: self._partition().leader != -1, "the partition has a leader")
         self._leader = self._partition().leader
         self._follower = next(each for each in self._partition().replicas if each != self._leader)
 
     def _partition(self) -> Any:
-        topics = self.topic.topics.admin.list_topics(self.topic.name, timeout=find_limit()).topics
-        return topics[self.topic.name].partitions[0]
+        """Return what a broker says of the partition, once one knows it: they hear of a new topic one by one."""
+        admin, name = self.topic.topics.admin, self.topic.name
+        partitions: dict[int, Any] = {}
+
+        def is_known() -> bool:
+            partitions.update(admin.list_topics(name, timeout=find_limit()).topics[name].partitions)
+            return 0 in partitions
+
+        self._trial.wait_until(is_known, "a broker knows the partition")
+        return partitions[0]
 
     def leave_alone(self) -> None:
         """Kill the follower, and wait until the leader writes without it."""
