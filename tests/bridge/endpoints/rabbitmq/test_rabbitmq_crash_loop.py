@@ -264,6 +264,8 @@ async def test_a_source_that_takes_no_more_gives_all_that_it_was_sent_and_nothin
 
     await source.open()
     for turn in range(turns):
+        if len(found) == COUNT:  # all batches were full
+            break
         await read_and_settle()
         for _ in range(10 * (turn % 3)):
             await asyncio.sleep(0)
