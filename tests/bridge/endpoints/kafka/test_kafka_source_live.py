@@ -267,7 +267,7 @@ def check_order(found: Sequence[Any], count: int, keys: int) -> int:
 
 @on_a_loop
 async def test_a_member_that_is_not_read_stays_in_its_group(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.UNREAD", 1.0)
+    monkeypatch.setattr("bridge.endpoints.kafka.consumer.member.UNREAD_SECONDS", 1.0)
     topic = topics.make(2)
     topics.put(topic, [(b"%d" % n, b"%d" % n) for n in range(100)])
     source = make_source(topics, topic, settings={"max.poll.interval.ms": 3_000, "session.timeout.ms": 3_000})
