@@ -17,7 +17,7 @@ from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.reading.pipeline import PipelineParts, Shared, read_pipeline, read_policy, refuse_workers
 from bridge.endpoint import Source, Target
-from bridge.endpoints.between import Flow, find_conflicts
+from bridge.endpoints.between import PipelineFlow, find_conflicts
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump.policy import Policy
 from bridge.pump.pump import NO_REPLIES, Inlet
@@ -171,7 +171,8 @@ def _read_pipelines(
         mistakes.keep(refuse_workers(table))
     mistakes.raise_any()
     flows = {
-        name: Flow(parts.inlets, parts.targets, parts.topology, parts.dead_letters) for name, parts in read.items()
+        name: PipelineFlow(parts.inlets, parts.targets, parts.topology, parts.dead_letters)
+        for name, parts in read.items()
     }
     for conflict in find_conflicts(flows):
         table.warnings.append(ConfigWarning(f"{keys.PIPELINES.name}.{conflict.table}", conflict.key, conflict.problem))

@@ -61,6 +61,11 @@ class Outcome:
     unread: int = 0
     """Number of offsets of a topic that were not read."""
 
+    @property
+    def topics(self) -> list[str]:
+        """Topics that something would be published to."""
+        return [name for place, name in self.goes if place == "topic"]
+
     def note_going(self, message: Message | None, *, is_topic: bool = False) -> None:
         """Count a message that would be published."""
         if message is not None and is_topic:

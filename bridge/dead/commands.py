@@ -62,7 +62,7 @@ SCHEMES: Final = {
 @click.option("--allow-counted", is_flag=True, help="Look although that may count as a delivery of each message.")
 @click.option("--replay", "to", type=click.Choice(["queue", "exchange", "topic"]), help="Publish dead letters again: "
               "to the queue or topic where each died first, or to its exchange.")  # fmt: skip
-@click.option("--to", "target", metavar="URL", help="Broker or cluster to publish to: amqp://, kafka://, rocketmq://.  "
+@click.option("--target", metavar="URL", help="Broker or cluster to publish to: amqp://, kafka://, rocketmq://.  "
               "[default: the one of SOURCE]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what --replay would publish, and to what; publish nothing.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages a "
@@ -174,7 +174,7 @@ def _check_options(
     if to is None and (rate is not None or edit is not None):
         raise InputError("--rate and --edit are for --replay")
     if to is None and (dry_run or target is not None):
-        raise InputError("--dry-run and --to are for --replay")
+        raise InputError("--dry-run and --target are for --replay")
     if to is not None and undo:
         raise InputError("--replay publishes, --undo takes back: give one of them")
     if (to is not None or undo) != (ledger is not None):
@@ -187,14 +187,14 @@ def _check_ways(source: str, to: str | None, target: str | None, *, undo: bool) 
         raise InputError("--replay is for queues of RabbitMQ and topics; what is in an archive is moved by a bridge")
     if has_scheme(source, ("amqp", "amqps")):
         if to == "topic" or target is not None:
-            raise InputError("--replay topic and --to are for topics; a queue is published to its broker again")
+            raise InputError("--replay topic and --target are for topics; a queue is published to its broker again")
     elif undo:
         raise InputError("--undo is for queues of RabbitMQ: what was published from a topic to another one stays there")
     elif to != "topic":
         if target is None or not has_scheme(target, ("amqp", "amqps")):
-            raise InputError(f"--replay {to} of a topic needs --to {SCHEMES['amqp']}")
+            raise InputError(f"--replay {to} of a topic needs --target {SCHEMES['amqp']}")
     elif target is not None and not has_scheme(target, (source.partition("://")[0].lower(),)):
-        raise InputError("--replay topic writes to the system of SOURCE: --to names another cluster of it")
+        raise InputError("--replay topic writes to the system of SOURCE: --target names another cluster of it")
 
 
 def _move(order: Order, path: Path, report: DeadReport, management: str | None, *, undo: bool, yes: bool) -> Replay:
@@ -264,7 +264,7 @@ def _replay_log(order: Order, path: Path, log: Log | None, *, yes: bool, dry_run
                 "--yes publishes, --dry-run changes nothing", yes=yes or not count,
             )  # fmt: skip
             catch_signals(user.stop, signal.SIGINT, signal.SIGTERM)
-            topics = [name for kind, name in planned.goes if kind == "topic"]
+            topics = planned.topics
             outcome = Outcome(left=planned.left, done_before=planned.done_before, unread=planned.unread)
             if count:
                 outcome = asyncio.run(replaying.replay(order, ledger, user, log, topics))

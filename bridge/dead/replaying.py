@@ -87,8 +87,7 @@ async def plan(order: Order, ledger: Ledger, log: Log | None = None) -> Outcome:
     outcome.left.update(source.left.values())
     if isinstance(source, LogSource):
         outcome.unread = source.unread
-    topics = [name for kind, name in outcome.goes if kind == "topic"]
-    for topic in await find_missing(order.target or order.url, topics):
+    for topic in await find_missing(order.target or order.url, outcome.topics):
         outcome.left[describe_missing(topic)] += outcome.goes.pop(("topic", topic))
     return outcome
 

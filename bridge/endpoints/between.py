@@ -18,7 +18,7 @@ from bridge.pump.inlet import Inlet
 from exchange.topology.topology import Topology
 
 
-class Flow(NamedTuple):
+class PipelineFlow(NamedTuple):
     """What a pipeline reads and writes."""
 
     inlets: tuple[Inlet, ...]
@@ -41,7 +41,7 @@ GROUPS: Final = ("kafka", "rocketmq")
 """Systems in which a group shares its messages among its members."""
 
 
-def find_conflicts(flows: Mapping[str, Flow]) -> Iterator[Conflict]:
+def find_conflicts(flows: Mapping[str, PipelineFlow]) -> Iterator[Conflict]:
     """Yield what is wrong between pipelines, given by their names."""
     sources = [(name, inlet.source) for name, flow in flows.items() for inlet in flow.inlets]
     for (one, first), (other, second) in combinations(sources, 2):
@@ -90,7 +90,7 @@ def _find_read_by_both(first: Source, second: Source) -> Place | None:
     return both[0] if both else None
 
 
-def _find_loops(flows: Mapping[str, Flow]) -> Iterator[Conflict]:
+def _find_loops(flows: Mapping[str, PipelineFlow]) -> Iterator[Conflict]:
     """Yield each loop through several pipelines once, at one of the targets in it."""
     owners: dict[int, str] = {}
     inlets = list[Inlet]()

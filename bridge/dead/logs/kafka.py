@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridge.dead.logs.log import FETCHED, FETCHED_BYTES, Lane, Letter, Log, to_disconnected
+from bridge.dead.logs.log import FETCHED, FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
 from bridge.endpoints.kafka.cluster.addresses import read_settings
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_metadata
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -48,15 +48,15 @@ class TopicLog(Log):
         self._topic_id: str | None = None
         self._consumer: Consumer | None = None
         self._calls: Calls | None = None
-        self._assigned: Lane | None = None
+        self._assigned: LogLane | None = None
         """The lane that the consumer reads."""
 
-    async def connect(self) -> list[Lane]:
+    async def connect(self) -> list[LogLane]:
         self._assigned = None
         self._calls = Calls()
         return await self._calls.call(self._connect)
 
-    def _connect(self) -> list[Lane]:
+    def _connect(self) -> list[LogLane]:
         settings = {**OURS, **self._settings()}
         reasons = Reasons(settings)
         consumer = self._consumer = Consumer({**settings, "error_cb": reasons.note_error}, logger=reasons)
@@ -76,7 +76,7 @@ class TopicLog(Log):
             withheld = 0
             for each in sorted(known.partitions):
                 low, high = consumer.get_watermark_offsets(TopicPartition(self.topic, each), timeout=ANSWER)
-                lanes.append(Lane(each, f"{self.topic}-{each}", low, high))
+                lanes.append(LogLane(each, f"{self.topic}-{each}", low, high))
                 withheld += max(asked.ends.get((self.topic, each), high) - high, 0)
         except KafkaException as error:
             raise to_disconnected(self.topic, reasons.explain(error)) from None
@@ -88,12 +88,12 @@ class TopicLog(Log):
             self.withheld = withheld
         return lanes
 
-    async def fetch(self, lane: Lane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
         if self._calls is None or self._consumer is None:
             raise to_disconnected(self.topic, "it is closed")
         return await self._calls.call(partial(self._fetch, self._consumer, lane))
 
-    def _fetch(self, consumer: Consumer, lane: Lane) -> Sequence[Letter]:
+    def _fetch(self, consumer: Consumer, lane: LogLane) -> Sequence[Letter]:
         partition = int(str(lane.key))
         reader = LaneReader("dead", self.topic, partition)
         letters: list[Letter] = []
@@ -128,7 +128,7 @@ class TopicLog(Log):
             raise to_disconnected(self.topic, error.args[0].str()) from None
         return letters
 
-    def _make_letter(self, reader: LaneReader, consumed: Any, lane: Lane) -> Letter:
+    def _make_letter(self, reader: LaneReader, consumed: Any, lane: LogLane) -> Letter:
         try:
             headers, problem = consumed.headers() or (), None
         except UnicodeDecodeError as error:

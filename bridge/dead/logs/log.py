@@ -56,7 +56,7 @@ class Letter(NamedTuple):
 
 
 @dataclass(slots=True)
-class Lane:
+class LogLane:
     """A partition, or a queue, of a topic."""
 
     key: Hashable
@@ -90,7 +90,7 @@ class Log(ABC):
         self.name: Final = f"topic {topic}"
         self.withheld = 0
         """Number of offsets behind the end that may have letters."""
-        self.lanes: list[Lane] = []
+        self.lanes: list[LogLane] = []
         self._heads: list[tuple[int, int]] = []
         """Time of the first letter, and the index, of each lane that has fetched some."""
         self._empty: list[int] = []
@@ -107,11 +107,11 @@ class Log(ABC):
         self._heads, self._empty = [], [*range(len(self.lanes))]
 
     @abstractmethod
-    async def connect(self) -> list[Lane]:
+    async def connect(self) -> list[LogLane]:
         """Connect, and return the lanes of the topic. Raises as `open`."""
 
     @abstractmethod
-    async def fetch(self, lane: Lane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
         """Return the next letters of a lane, and move its ``next`` behind them. Raises Disconnected."""
 
     @abstractmethod
@@ -154,10 +154,10 @@ class Log(ABC):
         self._empty.pop()
         self._sort(number, lane)
 
-    async def _take(self, lane: Lane) -> None:
+    async def _take(self, lane: LogLane) -> None:
         lane.letters += await self.fetch(lane)
 
-    def _sort(self, number: int, lane: Lane) -> None:
+    def _sort(self, number: int, lane: LogLane) -> None:
         """Put a lane where the time of its first letter has it."""
         if lane.letters:
             heappush(self._heads, (lane.letters[0].time or 0, number))

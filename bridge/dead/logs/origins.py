@@ -34,6 +34,7 @@ from bridge.rocketmq.consumer.pop.handle import parse_original_topic
 from bridge.rocketmq.consumer.retrying import DLQ_PREFIX, RETRY_TOPIC
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
+from exchange.text.numbers import is_digits
 from exchange.values.field_json import decode_message_line
 from exchange.values.message import Message
 
@@ -45,7 +46,7 @@ KAFKA_ORIGIN: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,9}) at [0
 ROCKETMQ_ORIGIN: Final = re.compile(r"(?P<topic>[^ ]+) at [^ ]+:[0-9]+ at [0-9]+")
 """`hashstar-origin` of what a bridge has read from a topic."""
 OURS: Final = ("hashstar-", HOPS)
-WAY_OUT: Final = "--replay queue or exchange, with --to amqp://, publishes what was read from a queue"
+WAY_OUT: Final = "--replay queue or exchange, with --target amqp://, publishes what was read from a queue"
 
 
 class Goal(NamedTuple):
@@ -128,7 +129,8 @@ def _read_partition(raw: bytes | None, convention: Convention) -> int | None:
     if raw is None:
         return None
     if convention.has_digits:
-        return int(raw) if raw.isdigit() and len(raw) < 10 else None
+        text = raw.decode("ascii", "replace")
+        return int(text) if is_digits(text) and len(text) < 10 else None
     number = int.from_bytes(raw, signed=True)
     return number if len(raw) == 4 and number >= 0 else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.dead.logs.log import FETCHED_BYTES, Lane, Letter, Log, to_disconnected
+from bridge.dead.logs.log import FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
 from bridge.endpoint import validate_time
 from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.lane import read_stored
@@ -33,7 +33,7 @@ class TopicLog(Log):
         self._everything: Final = Subscription.to_tags(topic)
         self._client: Client | None = None
 
-    async def connect(self) -> list[Lane]:
+    async def connect(self) -> list[LogLane]:
         try:
             client = self._client = Client(self._settings)
             await client.open()
@@ -44,14 +44,14 @@ class TopicLog(Log):
                 for number in range(data.read_queues):
                     queue = TopicQueue(self.topic, data.broker, number)
                     name = f"{self.topic} {data.broker} queue {number}"
-                    lanes.append(Lane(queue, name, await asked.min_offset(queue), await asked.max_offset(queue)))
+                    lanes.append(LogLane(queue, name, await asked.min_offset(queue), await asked.max_offset(queue)))
         except RemotingError as error:
             if isinstance(error, ClientError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
                 raise InputError(f"there is no topic {self.topic!r}") from None
             raise to_disconnected(self.topic, error) from None
         return lanes
 
-    async def fetch(self, lane: Lane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
         queue, client, at = lane.key, self._client, lane.next
         if client is None or not isinstance(queue, TopicQueue):
             raise to_disconnected(self.topic, "it is closed")

@@ -105,14 +105,17 @@ def test_wrong_sources_and_options_are_errors_with_a_way_out(archive: Path) -> N
         ((archive, "--rate", "5"), "--rate and --edit are for --replay"),
         ((archive, "--undo", "--replay", "queue", "--ledger", "l"), "give one of them"),
         ((archive, "--undo", "--ledger", "l"), "--replay is for queues of RabbitMQ and topics"),
-        ((archive, "--dry-run"), "--dry-run and --to are for --replay"),
+        ((archive, "--dry-run"), "--dry-run and --target are for --replay"),
         (("kafka://h/t", "--undo", "--ledger", "l"), "--undo is for queues of RabbitMQ"),
-        (("kafka://h/t", "--replay", "queue", "--ledger", "l"), "--replay queue of a topic needs --to amqp://"),
+        (("kafka://h/t", "--replay", "queue", "--ledger", "l"), "--replay queue of a topic needs --target amqp://"),
         (
-            ("kafka://h/t", "--replay", "topic", "--ledger", "l", "--to", "rocketmq://h"),
+            ("kafka://h/t", "--replay", "topic", "--ledger", "l", "--target", "rocketmq://h"),
             "writes to the system of SOURCE",
         ),
-        (("amqp://h", "--queue", "q", "--replay", "topic", "--ledger", "l"), "--replay topic and --to are for topics"),
+        (
+            ("amqp://h", "--queue", "q", "--replay", "topic", "--ledger", "l"),
+            "--replay topic and --target are for topics",
+        ),
         ((archive, "-t", archive.parent / "gone.bindings"), "gone.bindings"),
     ):
         assert words in run(*arguments, code=2).stderr, arguments

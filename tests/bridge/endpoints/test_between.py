@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from bridge.endpoint import Place
-from bridge.endpoints.between import Flow, find_conflicts
+from bridge.endpoints.between import PipelineFlow, find_conflicts
 from bridge.pump.pump import Inlet
 from exchange import Binding, Exchange, Queue, Topology
 from tests.bridge.endpoints.test_loops import From, To, rabbit
@@ -36,12 +36,14 @@ class Kept(From):
         return self._kept
 
 
-def make_flow(source: From, writes: Place | None = None, dead: Place | None = None) -> Flow:
+def make_flow(source: From, writes: Place | None = None, dead: Place | None = None) -> PipelineFlow:
     target = To("t", *([] if writes is None else [writes]))
-    return Flow((Inlet(source, "in"),), {"q": target}, TOPOLOGY, None if dead is None else To("dead_letters", dead))
+    return PipelineFlow(
+        (Inlet(source, "in"),), {"q": target}, TOPOLOGY, None if dead is None else To("dead_letters", dead)
+    )
 
 
-def find(flows: Mapping[str, Flow]) -> list[tuple[str, str, str]]:
+def find(flows: Mapping[str, PipelineFlow]) -> list[tuple[str, str, str]]:
     return [(each.table, each.key, each.problem) for each in find_conflicts(flows)]
 
 
@@ -82,15 +84,15 @@ def test_sources_that_take_messages_from_each_other_are_named_at_the_second(
 
 
 def test_sources_of_one_pipeline_are_no_matter_between_pipelines() -> None:
-    flow = Flow((Inlet(Kept("", QUEUE)), Inlet(Kept("", QUEUE))), {}, TOPOLOGY)
+    flow = PipelineFlow((Inlet(Kept("", QUEUE)), Inlet(Kept("", QUEUE))), {}, TOPOLOGY)
     assert find({"one": flow}) == []
 
 
 def test_writers_that_put_out_each_other_are_named_and_those_of_other_clusters_are_not() -> None:
-    def make_writer(name: str | None, place: Place = TOPIC) -> Flow:
+    def make_writer(name: str | None, place: Place = TOPIC) -> PipelineFlow:
         target = To("t", place)
         target.sole_writer = name
-        return Flow((), {"q": target}, TOPOLOGY)
+        return PipelineFlow((), {"q": target}, TOPOLOGY)
 
     [(table, key, problem)] = find({"one": make_writer("id"), "two": make_writer("id")})
     assert (table, key) == ("two.targets.t", "transactional_id")

@@ -270,9 +270,9 @@ def test_letters_of_a_bridge_from_rabbitmq_go_to_their_queue_or_exchange(
     written = to_kafka(letter, dead, b"k")
     write(topics, dead, [(0, written.key, written.value, [*written.headers])])
     wrong = invoke(url_of(topics, dead), tmp_path / "wrong", "--replay", "topic")
-    assert "--replay queue or exchange, with --to amqp://" in wrong.output
+    assert "--replay queue or exchange, with --target amqp://" in wrong.output
     for to, moved in (("queue", 1), ("exchange", 0)):
-        done = run(url_of(topics, dead), tmp_path / "ledger", "--to", broker.server.url, to=to)
+        done = run(url_of(topics, dead), tmp_path / "ledger", "--target", broker.server.url, to=to)
         assert (done["moved"], done["done_before"]) == (moved, 1 - moved)
     wait_until(lambda: broker.ready(queue) == 1)
     method, properties, body = broker.channel.basic_get(queue, auto_ack=True)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from bridge.dead import replaying
 from bridge.dead.choices import Order, Outcome
 from bridge.dead.ledger import Ledger
-from bridge.dead.logs.log import Lane, Letter, Log, look
+from bridge.dead.logs.log import Letter, Log, LogLane, look
 from bridge.dead.logs.origins import Goal
 from bridge.dead.reading import Bounds
 from bridge.dead.replaying import WINDOW, User, plan, replay
@@ -67,16 +67,16 @@ class ModelLog(Log):
         self.cluster = cluster
         self.topic_id = cluster.topic_id
 
-    async def connect(self) -> list[Lane]:
+    async def connect(self) -> list[LogLane]:
         await pass_time(0.01)
         if self.cluster.topic_id != self.topic_id:
             raise InputError("made anew")
         return [
-            Lane(each, f"dead-{each}", self.cluster.first[each], len(found))
+            LogLane(each, f"dead-{each}", self.cluster.first[each], len(found))
             for each, found in self.cluster.letters.items()
         ]
 
-    async def fetch(self, lane: Lane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
         cluster = self.cluster
         await pass_time(cluster.random.uniform(0, 0.02))
         if cluster.losses and cluster.random.random() < 0.2:
