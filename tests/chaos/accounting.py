@@ -54,6 +54,21 @@ class Account:
         """Numbers that never arrived."""
         return [number for number, arrival in enumerate(self._first) if arrival == NEVER]
 
+    def excuse(self, confirmed: int) -> list[int]:
+        """Count numbers as in order that came late, as a broker lost their first arrivals with what follows it lost.
+
+        Return these: those behind the numbers that never arrived. None, unless the broker has ``confirmed`` so many
+        more writings than have arrived that it has lost all numbers up to the last of these.
+        """
+        if not self.lost or not self.out_of_order:
+            return []
+        first, last = self.lost[0], max(self.out_of_order)
+        again = [number for number in self.out_of_order if number > self.lost[-1]]
+        if confirmed - self.arrivals <= last - first:
+            return []
+        self.out_of_order = [number for number in self.out_of_order if number not in again]
+        return again
+
     def problems(self, bound: int, *, finished: bool = True, most: int = 10) -> Iterator[str]:
         """Yield the problems and their positions; of each kind at most ``most``.
 

@@ -71,6 +71,19 @@ def test_a_duplicate_does_not_excuse_that_its_first_arrival_was_late() -> None:
     assert account.duplicates == 2
 
 
+@given(st.data())
+def test_what_a_broker_lost_and_was_written_again_is_excused_if_it_had_confirmed_it(data: st.DataObject) -> None:
+    first, again, end, overtaking = sorted(data.draw(st.lists(st.integers(0, MESSAGES), min_size=4, max_size=4)))
+    account = account_of([*range(first), *range(end, overtaking), *range(again, MESSAGES)])
+    late = account.out_of_order
+    confirmed = overtaking + MESSAGES - again  # of which the broker has lost first to end
+    if account.lost and late:
+        assert account.excuse(account.arrivals + max(late) - first) == []
+        assert account.out_of_order == late
+    assert account.excuse(confirmed) == (late if account.lost else [])
+    assert account.out_of_order == ([] if account.lost else late)
+
+
 def test_an_unknown_message_is_reported_as_strange() -> None:
     account = account_of(range(MESSAGES))
     account.take([("key.0", b"1"), ("key.0", b"30"), ("key.0", b"-3"), ("key.0", b""), ("other", b"0")])

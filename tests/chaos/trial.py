@@ -85,6 +85,8 @@ class Trial:
         """Returns whether the bodies of dead letters are those expected; None: there should be none."""
         self.lost_by_broker: Callable[[list[int]], bool] | None = None
         """Returns whether a broker may have lost these messages after it had confirmed them; None: it may lose none."""
+        self.confirmed = 0
+        """Number of writings that were confirmed, if a broker may have lost some of them."""
         self.body_of: Callable[[bytes], bytes] = bytes
         """Returns the part of a body that is its number."""
         self.key_of: Callable[[str], str] = str
@@ -401,9 +403,12 @@ class Trial:
         (self.folder / "arrivals.txt").write_text(arrivals)
         bound = self.window * self.faults if self.bound is None else self.bound
         excused = self.lost_by_broker is not None and self.lost_by_broker(account.lost)
+        if excused:
+            again = len(account.excuse(self.confirmed))
+            result.notes.append(f"{len(account.lost):,} confirmed messages were lost by their broker")
+            result.notes += [f"it lost {again:,} more, which were read and written again"] if again else []
         result.problems += account.problems(bound, finished=not excused, most=PROBLEMS)
         lost = 0 if excused else len(account.lost)
-        result.notes += [f"{len(account.lost):,} confirmed messages were lost by their broker"] if excused else []
         result.messages, result.lost, result.out_of_order = self.sent, lost, len(account.out_of_order)
         result.duplicates = account.duplicates
         dead = self.dead_letters()

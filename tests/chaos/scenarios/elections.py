@@ -135,7 +135,7 @@ def _elect_at_target(transactional: bool, trial: Trial) -> Sequence[Writable]:
     def were_alone(lost: list[int]) -> bool:
         return 0 < len(lost) < after - before and lost == [*range(lost[0], lost[0] + len(lost))] and lost[0] >= before
 
-    trial.lost_by_broker = were_alone
+    trial.lost_by_broker, trial.confirmed = were_alone, trial.count_written()
     return [target]
 
 
