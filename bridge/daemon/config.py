@@ -166,6 +166,9 @@ def _read_pipelines(
                     f"{keys.PIPELINES.name}.{name}",
                     f"must have a name of letters, digits, _ and -, at most {keys.PIPELINE_NAME_LENGTH} of them",
                 )
+            for of_all in keys.OF_ALL:
+                if of_all.name in values[keys.PIPELINES.name][name]:
+                    raise each.error(of_all.name, "belongs to the process: write it once, at the top of the file")
             read[name] = read_pipeline(each, Mistakes(), shared, keys.PIPELINE.names)
     if shared.workers > 1 and len(read) == len(tables) and not any(each.is_shared for each in read.values()):
         mistakes.keep(refuse_workers(table))

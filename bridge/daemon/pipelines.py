@@ -53,6 +53,10 @@ class _Change(NamedTuple):
     warnings: Sequence[object]
 
 
+class UnknownPipeline(InputError):
+    """A reload names a pipeline that is neither in the file nor runs."""
+
+
 class Pipelines:
     """The pipelines of one bridge, each of which has one pump at a time; "" is the name of the only one of a file.
 
@@ -138,7 +142,7 @@ class Pipelines:
         """Read the configuration again; return why that is refused, or "" once it is in effect.
 
         Of a file with several pipelines, those begin anew that it has changed; ``pipeline`` alone if that is named,
-        changed or not.
+        changed or not. Raises UnknownPipeline for a name that is neither in the file nor runs.
         """
         return await asyncio.shield(self.request(pipeline))
 
@@ -225,6 +229,8 @@ class Pipelines:
                 async with asyncio.timeout(READING):
                     change = await self._read(pipeline)
                 refusal = "it is stopping" if self._is_stopping else ""
+            except UnknownPipeline:  # nothing is wrong with the file
+                raise
             except TimeoutError:
                 refusal = f"{path}, or its topology, could not be read within {READING:.0f} s"
             except Exception as error:  # noqa: BLE001  whatever it is, the pumps that run go on
@@ -292,7 +298,8 @@ class Pipelines:
                 going = [name for name in old if not (name in new and is_same(old[name], new[name]))]
             else:
                 if not config.pipelines or not (pipeline in new or pipeline in old):
-                    raise InputError(f"{config.path}: there is no pipeline {pipeline!r}{suggest(pipeline, new)}")
+                    there = suggest(pipeline, new) or f"; there are {', '.join(new)}"
+                    raise UnknownPipeline(f"{config.path}: there is no pipeline {pipeline!r}{there}")
                 going = [name for name in old if name == pipeline]
             stays = {name: each for name, each in old.items() if name not in going}
             coming = [each for name, each in new.items() if name not in stays and pipeline in (None, name)]

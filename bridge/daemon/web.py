@@ -14,8 +14,9 @@
 ====================  ==================================================================================
 
 Of several pipelines, ``?pipeline=NAME`` asks ``/ready`` and ``/coverage`` about one, and has one pause, drain, resume
-or reload. HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the results of
-the last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
+or reload; ``/ready`` takes several of them. What else a query has there is refused: taken for nothing, a slip of the
+pen would mean all. HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the
+results of the last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
@@ -123,13 +124,12 @@ class Web:
         """Whether the event loop runs."""
         return time.monotonic() - self._turned_at < SLOW
 
-    def not_ready_reasons(self, pipeline: str | None = None) -> list[str]:
-        """Return the reasons why the bridge, or one pipeline, is not ready, one line each."""
+    def not_ready_reasons(self, pipelines: Collection[str] = ()) -> list[str]:
+        """Return the reasons why the bridge, or one of these pipelines, is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        conditions = [
-            each for name, own in _find_conditions(self.pumps).items() if pipeline in (None, name) for each in own
-        ]
+        by_pipeline = _find_conditions(self.pumps)
+        conditions = [each for name in pipelines or by_pipeline for each in by_pipeline.get(name, ())]
         return [f"{each} ({each.kind} since {write_time(each.since)})" for each in conditions]
 
     def status(self) -> Any:
@@ -219,6 +219,8 @@ class Web:
             return 503, "the bridge has ended"
         except TimeoutError:
             return 202, f"not in effect after {PATIENCE:.0f} s, and not refused: GET /status shows what it waits for"
+        except InputError as error:
+            return 404, str(error)
         return (409, refusal) if refusal else (200, "reloaded")
 
 
@@ -239,40 +241,47 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             if method == "POST":
                 self._control(path.strip("/"))
             elif path == "/":
-                page, policy = load_page()
-                self.answer(200, "text/html; charset=utf-8", page, policy)
+                if self._find_pipelines() is not None:
+                    page, policy = load_page()
+                    self.answer(200, "text/html; charset=utf-8", page, policy)
             elif path == "/status":
                 self.answer(200, "application/json", json.dumps(web.status()).encode())
             elif path == "/live":
                 self._list_problems([] if web.alive else [NOT_TURNING])
             elif path == "/ready":
-                if self._knows_pipeline():
-                    self._list_problems(web.not_ready_reasons(self._pipeline))
+                if (pipelines := self._find_pipelines(most=None)) is not None:
+                    self._list_problems(web.not_ready_reasons(pipelines))
             elif path == "/metrics":
                 self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
             elif path == "/coverage":
-                if self._knows_pipeline():
-                    self._report_coverage()
+                if (pipelines := self._find_pipelines()) is not None:
+                    self._report_coverage(next(iter(pipelines), None))
             else:
                 self.answer(404, PLAIN, b"there are /, /status, /live, /ready, /metrics and /coverage\n")
 
-        @property
-        def _pipeline(self) -> str | None:
-            """The pipeline that the request is about; None: all."""
-            return parse_qs(self.path.partition("?")[2], keep_blank_values=True).get("pipeline", [None])[-1]
+        def _find_pipelines(self, *, most: int | None = 1, may_be_new: bool = False) -> list[str] | None:
+            """Return the pipelines that the request names, at most ``most``; none: it is about all.
 
-        def _knows_pipeline(self, *, may_be_new: bool = False) -> bool:
-            """Return whether the request is about what is there; else it has been answered."""
-            name, names = self._pipeline, [each for each in web.pumps if each]
-            if name is None or name in names or (name and names and may_be_new):
-                return True
-            there = f"there are {', '.join(names)}" if names else "the file of this bridge has one, without a name"
-            self.answer(404, PLAIN, f"there is no pipeline {name!r}; {there}\n".encode("utf-8", "replace"))
-            return False
+            None if it has been answered, as it names what is not there, or asks for more than pipelines.
+            """
+            query = parse_qs(self.path.partition("?")[2], keep_blank_values=True)
+            found, names = query.pop("pipeline", []), [each for each in web.pumps if each]
+            unknown = [name for name in found if name not in names and not (name and names and may_be_new)]
+            if unknown:
+                there = f"there are {', '.join(names)}" if names else "the file of this bridge has one, without a name"
+                code, text = 404, f"there is no pipeline {unknown[0]!r}; {there}"
+            elif names and query:
+                code, text = 400, f"pipeline=NAME is all that may be asked for, not {next(iter(query))!r}"
+            elif most is not None and len(found) > most:
+                code, text = 400, "name one pipeline"
+            else:
+                return found
+            self.answer(code, PLAIN, f"{text}\n".encode("utf-8", "replace"))
+            return None
 
-        def _report_coverage(self) -> None:
+        def _report_coverage(self, pipeline: str | None) -> None:
             try:
-                report = web.coverage(self._pipeline)
+                report = web.coverage(pipeline)
             except TimeoutError:
                 self._list_problems([NOT_TURNING])
                 return
@@ -290,14 +299,14 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                 self.answer(404, PLAIN, b"there are /pause, /drain, /resume and /reload\n")
             elif self.headers.get("X-Hashstar") is None:
                 self.answer(403, PLAIN, b"send the header X-Hashstar: 1\n")
-            elif not self._knows_pipeline(may_be_new=action == "reload"):
-                pass
-            elif action == "reload":
-                code, text = web.reload(self._pipeline)
+            elif (pipelines := self._find_pipelines(may_be_new=action == "reload")) is not None:
+                pipeline = next(iter(pipelines), None)
+                if action == "reload":
+                    code, text = web.reload(pipeline)
+                else:
+                    web.control(action, pipeline)
+                    code, text = 202, CONTROLS[action][1]
                 self.answer(code, PLAIN, f"{text}\n".encode("utf-8", "replace"))
-            else:
-                web.control(action, self._pipeline)
-                self.answer(202, PLAIN, f"{CONTROLS[action][1]}\n".encode())
 
         def _list_problems(self, problems: list[str]) -> None:
             # Names and reasons come from configurations and brokers, and may hold bytes that are not UTF-8.

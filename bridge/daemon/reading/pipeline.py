@@ -151,7 +151,8 @@ def _read_sources(
     with mistakes.collect():
         tables = table.tables(keys.SOURCES.name)
         if not tables:
-            raise table.missing(keys.SOURCES.name, 'there is none; write [sources.NAME] with url = "amqp://..."')
+            name = f"{table.path}.{keys.SOURCES.name}" if table.path else keys.SOURCES.name
+            raise table.missing(keys.SOURCES.name, f'there is none; write [{name}.NAME] with url = "amqp://..."')
     for name, each in tables.items():
         with mistakes.collect():
             inlets[name] = _read_inlet(name, each, policy, topology)

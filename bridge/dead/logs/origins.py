@@ -96,7 +96,7 @@ def _find_record(record: Record, edit: Edit | None) -> Goal:
             raise InputError("no header says where it died")
         topic = _text(_first(headers, convention.queue))
         if not topic:
-            raise InputError(f"the header {convention.queue} is missing: which topic it was in is not known")
+            raise InputError(f"the header {convention.queue} names no topic: which one it was in is not known")
         partition = _read_partition(_first(headers, convention.partition), convention)
         kept = [each for each in headers if not each[0].startswith(convention.added)]
     restored = record._replace(topic=topic, headers=kept, timestamp=None, partition=None, offset=None)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bridge.daemon import run as run_module
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
-from bridge.daemon.pipelines import ANEW, Pipelines
+from bridge.daemon.pipelines import ANEW, Pipelines, UnknownPipeline
 from bridge.daemon.pumps import control
 from bridge.endpoint import Disconnected, Outgoing, Receiver
 from bridge.endpoints.memory import MemorySource, MemoryTarget
@@ -202,7 +202,9 @@ async def test_a_reload_touches_the_pipelines_that_it_changes_and_no_other() -> 
     assert bridge.pipelines.pumps["a"] is after["a"]  # although the file has changed it
     assert bridge.pipelines.pumps["b"] is not after["b"]  # although the file has not
     for wrong in ("none", ""):
-        assert "there is no pipeline" in await bridge.reload(make("a", 2), only=wrong)
+        with pytest.raises(UnknownPipeline, match="there is no pipeline"):
+            await bridge.reload(make("a", 2), only=wrong)
+    assert bridge.pipelines.reloads.counts["refused"] == 0  # nothing is wrong with the file
     assert await bridge.reload(make("a", 2), make("b", 2), make("d", 1)) == ""
     assert bridge.pipelines.pumps["a"] is not after["a"]
     for name in ("a", "b", "d"):

@@ -20,6 +20,7 @@ from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.metrics import Metrics
+from bridge.daemon.pipelines import UnknownPipeline
 from bridge.daemon.pumps import RunningPump
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery
@@ -68,8 +69,11 @@ async def test_a_bridge_is_ready_when_all_pipelines_are_and_each_can_be_asked_by
         assert (code, lines(body)) == (
             503, ["b: out: not connected yet (disconnected)", "b: in: waits until out can be written to (waiting)"],
         )  # fmt: skip
+    for path in ("/ready?pipeline=a&pipeline=b", "/ready?pipeline=b&pipeline=a"):
+        assert (await request(address, path))[0] == 503
     connect(pumps["b"])
-    assert (await request(address, "/ready"))[::2] == (200, "ok\n")
+    for path in ("/ready", "/ready?pipeline=a&pipeline=b"):
+        assert (await request(address, path))[::2] == (200, "ok\n")
     there = (404, "there is no pipeline 'c'; there are a, b\n")
     assert (await request(address, "/ready?pipeline=c"))[::2] == there
     assert (await request(address, "/ready?pipeline="))[0] == 404
@@ -109,6 +113,29 @@ async def test_orders_are_for_one_pipeline_or_for_all() -> None:
         200, 200, 200, 404,
     ]  # fmt: skip
     assert asked == [None, "a", "new"]
+    web.stop()
+
+
+@on_a_loop
+async def test_what_a_request_misspells_never_makes_it_one_about_all() -> None:
+    web, pumps, address = serve("a", "b", coverage=("a", "b"))
+    web._reload = None
+    orders = [(f"/{order}", "POST") for order in ("pause", "drain", "resume", "reload")]
+    for path, method in (*orders, ("/ready", "GET"), ("/coverage", "GET"), ("/", "GET")):
+        for query, code in (("pipelines=b", 400), ("pipeline=b&x=", 400), ("pipeline=nope", 404), ("pipeline=", 404)):
+            is_new = (path, query) == ("/reload", "pipeline=nope")  # the file may have it by now
+            found = await request(address, f"{path}?{query}", method, **POST)
+            assert found[0] == (409 if is_new else code), (path, query, found)
+        if path != "/ready":
+            found = await request(address, f"{path}?pipeline=a&pipeline=b", method, **POST)
+            assert found[::2] == (400, "name one pipeline\n")
+    assert not any(each.pump.paused or each.pump.leaves for each in pumps.values())
+
+    async def refuse(name: str | None) -> str:
+        raise UnknownPipeline(f"there is no pipeline {name!r}")
+
+    web._reload = refuse
+    assert (await request(address, "/reload?pipeline=c", "POST", **POST))[::2] == (404, "there is no pipeline 'c'\n")
     web.stop()
 
 

@@ -108,10 +108,15 @@ def test_all_mistakes_of_all_pipelines_are_reported_at_once(tmp_path: Path) -> N
     [
         (ONE + make("a"), "topology: belongs to one pipeline, and there is [pipelines]: write it in each"),
         ("[pipelines]\n", "pipelines: there is none; write [pipelines.NAME]"),
+        ('[pipelines.a]\ntopology = "t.bindings"\n', "there is none; write [pipelines.a.sources.NAME] with url"),
+        (
+            make("a", a=f"workers = 2\n{ONE}"),
+            "[pipelines.a] workers: belongs to the process: write it once, at the top",
+        ),
         ("pipelines = 1\n", "pipelines: must be a table, and is 1"),
         (nest(ONE, '"a.b"'), "must have a name of letters, digits, _ and -"),
         (nest(ONE, "x" * 101), "must have a name of letters, digits, _ and -, at most 100"),
-        (make("a", a="http = 'off'\n" + ONE), "[pipelines.a] http: is not known here"),
+        (make("a", a="http = 'off'\n" + ONE), "[pipelines.a] http: belongs to the process"),
         (make("a", top="workers = 2\n"), "workers: all sources are archives"),
         (make("a") + "[pipelines.a]\n", "Cannot declare [pipelines.a] twice"),
         (

@@ -71,7 +71,7 @@ def test_a_partition_that_is_none_is_that_of_the_key(convention: Convention, raw
 @pytest.mark.parametrize(
     ("headers", "words"),
     [([], "no header says where it died"),
-     ([("kafka_dlt-exception-fqcn", b"x")], "the header kafka_dlt-original-topic is missing"),
+     ([("kafka_dlt-exception-fqcn", b"x")], "the header kafka_dlt-original-topic names no topic"),
      ([("__connect.errors.topic", b"\xff")], "is no text"),
      ([("hashstar-reason", b"x"), ("hashstar-origin", b"queue q-1 at 5")], "--replay queue or exchange"),
      ([("hashstar-reason", b"x")], "--replay queue or exchange")],
