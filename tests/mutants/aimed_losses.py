@@ -455,8 +455,14 @@ LOSSES: Final[list[Mutant]] = [
         "bridge/daemon/test_pipelines_asked.py",
         (
             "a name of no pipeline stands for all",
-            "if name is None or name in names or (name and names and may_be_new):",
-            "if name is None or name not in names or name in names:",
+            "if name not in names and not (name and names and may_be_new)]",
+            "if name not in names and False]",
+        ),
+        ("a misspelt parameter stands for all", "elif names and query:", "elif False:"),
+        (
+            "the second of two pipelines is passed over",
+            "name in pipelines or by_pipeline",
+            "name in pipelines[-1:] or by_pipeline",
         ),
     ),
     *mutants_of(
