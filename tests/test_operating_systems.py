@@ -94,11 +94,13 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=find_limit(), check=False)
 
 
+@pytest.mark.process
 def test_every_module_is_imported(tmp_path: Path) -> None:
     result = run(tmp_path, "-c", IMPORT_ALL)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+@pytest.mark.process
 def test_a_bridge_carries_an_archive_to_another(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     source, target, config = tmp_path / "messages.jsonl", tmp_path / "copy", tmp_path / "bridge.toml"
