@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from bridge.cli import hashstar
 from bridge.rocketmq.remoting.message import RocketMessage
@@ -205,7 +204,7 @@ def test_a_topic_of_kafka_is_read_without_a_group(kafka: Server) -> None:
             }
             producer.produce(topic, b"{}", b"k%d" % number, headers=headers)
         assert producer.flush(find_limit()) == 0
-        before = {each.group_id for each in AdminClient(topics.settings).list_consumer_groups().result().valid}
+        before = {each.group_id for each in topics.admin.list_consumer_groups().result().valid}
         url = f"kafka://{kafka.url.removeprefix('kafka://')}/{topic}"
         for _ in range(2):
             report = look(url)
@@ -215,7 +214,7 @@ def test_a_topic_of_kafka_is_read_without_a_group(kafka: Server) -> None:
             }
         some = look(url, "--limit", "20")
         assert (some["looked_at"], some["not_looked_at"]) == (20, 30)
-        after = {each.group_id for each in AdminClient(topics.settings).list_consumer_groups().result().valid}
+        after = {each.group_id for each in topics.admin.list_consumer_groups().result().valid}
         assert "hashstar-dead" not in after - before
         assert "there is no topic" in look(f"{url}-gone", code=2)
 

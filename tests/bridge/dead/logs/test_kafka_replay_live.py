@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.dead.replaying import WINDOW
 from bridge.dead.restoring import REPLAY
@@ -111,7 +111,7 @@ def test_letters_go_once_to_the_partition_where_they_died_and_as_they_were(topic
         for at in range(24)
     ]  # fmt: skip
     write(topics, dead, letters)
-    groups = {each.group_id for each in AdminClient(topics.settings).list_consumer_groups().result().valid}
+    groups = {each.group_id for each in topics.admin.list_consumer_groups().result().valid}
     ledger = tmp_path / "ledger"
     planned = run(url_of(topics, dead), ledger, "--dry-run")
     assert (planned["action"], planned["goes"]) == ("dry-run", [{"kind": "topic", "name": origin, "count": 24}])
@@ -127,7 +127,7 @@ def test_letters_go_once_to_the_partition_where_they_died_and_as_they_were(topic
     stamps = [each.headers()[-1] for each in read(topics, origin, 24, 3)]
     assert {name for name, _ in stamps} == {REPLAY}
     assert len({value for _, value in stamps}) == 24
-    after = {each.group_id for each in AdminClient(topics.settings).list_consumer_groups().result().valid}
+    after = {each.group_id for each in topics.admin.list_consumer_groups().result().valid}
     assert "hashstar-dead" not in after - groups
     assert len(read(topics, dead, 24, 2)) == 24
 
