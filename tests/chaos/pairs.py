@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.chaos.kinds import Brokers
-from tests.chaos.places import Folder, Queue, Readable, RocketmqTopic, Topic, Writable
+from tests.chaos.places import HEARTBEAT, Folder, Queue, Readable, RocketmqTopic, Topic, Writable
 
 
 class Pair(NamedTuple):
@@ -20,14 +20,16 @@ class Pair(NamedTuple):
     exactly_once: bool = False
 
 
+QUORUM: Final = partial(Queue, "quorum", heartbeat=HEARTBEAT)
+CLASSIC: Final = partial(Queue, "classic", heartbeat=HEARTBEAT)
 PAIRS: Final[Mapping[str, Pair]] = {
-    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", partial(Queue, "quorum"), partial(Topic, False)),
-    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", partial(Topic, False), partial(Queue, "quorum")),
-    "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", partial(Queue, "classic"), partial(Queue, "classic")),
-    "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", partial(Queue, "quorum"), RocketmqTopic),
-    "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, partial(Queue, "quorum")),
+    "rabbitmq-kafka": Pair("RabbitMQ -> Kafka", QUORUM, partial(Topic, False)),
+    "kafka-rabbitmq": Pair("Kafka -> RabbitMQ", partial(Topic, False), QUORUM),
+    "rabbitmq-rabbitmq": Pair("RabbitMQ -> RabbitMQ", CLASSIC, CLASSIC),
+    "rabbitmq-rocketmq": Pair("RabbitMQ -> RocketMQ", QUORUM, RocketmqTopic),
+    "rocketmq-rabbitmq": Pair("RocketMQ -> RabbitMQ", RocketmqTopic, QUORUM),
     "kafka-rocketmq": Pair("Kafka -> RocketMQ", partial(Topic, False), RocketmqTopic),
     "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, partial(Topic, False)),
-    "rabbitmq-archive": Pair("RabbitMQ -> archive", partial(Queue, "quorum"), Folder),
+    "rabbitmq-archive": Pair("RabbitMQ -> archive", QUORUM, Folder),
     "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
 }

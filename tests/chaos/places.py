@@ -39,7 +39,7 @@ from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
 HEARTBEAT: Final = 2
-"""Heartbeat of RabbitMQ in seconds, short so that a stall may outlast it."""
+"""Heartbeat of RabbitMQ in seconds, for trials in which a stall must outlast it; a busy machine may, too."""
 
 SESSION: Final = 3_000
 """Session timeout of a group, in milliseconds; brokers allow at least 6,000, unless configured as ours."""
@@ -108,7 +108,7 @@ class Queue(Readable, Writable):
         side: str,
         folder: Path,
         arguments: Mapping[str, Any] | None = None,
-        heartbeat: int | None = HEARTBEAT,
+        heartbeat: int | None = None,
         exchange_type: str = "fanout",
         auto_delete: bool = False,
         broker: str = "rabbitmq",

@@ -16,8 +16,8 @@ WATERMARK: Final = "512MiB"
 
 
 def _alarm(trial: Trial) -> Sequence[Writable]:
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
-    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, heartbeat=None))
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     control = trial.brokers.rabbitmq().control
     trial.put(source, 2_000 if trial.short else 6_000)
     trial.bridge(source, target, policy=f"rate = {400 if trial.short else 200}")

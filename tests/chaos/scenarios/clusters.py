@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tests.chaos.brokers import CommandFailed
 from tests.chaos.clusters import NODES, KafkaCluster, RabbitmqCluster
-from tests.chaos.places import Queue, Topic, Writable
+from tests.chaos.places import HEARTBEAT, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
 from tests.support.waiting import find_limit
@@ -61,7 +61,7 @@ def _flow(trial: Trial, *, from_queue: bool) -> _Flow:
     assert isinstance(kafka, KafkaCluster)
     limit = {} if rabbitmq.version.startswith("3.") else {"x-delivery-limit": -1}
     sides = ("source", "target") if from_queue else ("target", "source")
-    queue = trial.use(Queue("quorum", trial.brokers, sides[0], trial.folder, limit, broker=RABBITMQ))
+    queue = trial.use(Queue("quorum", trial.brokers, sides[0], trial.folder, limit, HEARTBEAT, broker=RABBITMQ))
     topic = trial.use(Topic(False, trial.brokers, sides[1], trial.folder, kind=KAFKA))
     flow = _Flow(rabbitmq, kafka, *((queue, topic) if from_queue else (topic, queue)))
     trial.put(flow.source, 20_000)

@@ -56,6 +56,8 @@ def _removing(
     trial.at_end(clear_policy)
     trial.at_end(kafka.unpause)
     trial.bridge(source, target)
+    # The times begin when the bridge reads, however long it took to start: a queue is in use while it is asked for.
+    trial.wait_until(lambda: source.count()[1] > 0, "the bridge reads")
     source.put_with(header, trial.numbers(WINDOW))
     trial.wait_for_written(WINDOW)
     trial.drain(source)

@@ -67,9 +67,9 @@ class _Reader:
 
 
 def _full(trial: Trial, messages: int, *, dead_letters: bool) -> Sequence[Writable]:
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
     arguments = {"x-max-length": FULL, "x-overflow": "reject-publish"}
-    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, arguments, heartbeat=None))
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, arguments))
     reader = _Reader(trial, target)
     daemon = trial.bridge(source, target, dead_letters=dead_letters)
     trial.wait_until_ready()

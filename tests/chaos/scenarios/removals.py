@@ -21,8 +21,8 @@ GONE: Final = 20.0
 
 
 def _queues(trial: Trial) -> tuple[Queue, Queue]:
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
-    return source, trial.use(Queue("quorum", trial.brokers, "target", trial.folder, heartbeat=None))
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    return source, trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
 
 
 def _gone(trial: Trial) -> float:

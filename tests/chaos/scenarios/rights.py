@@ -60,8 +60,8 @@ class _Login:
 def prepare_flow(trial: Trial) -> tuple[_Login, Queue, Queue]:
     """Let messages flow slowly from queue to queue, so that most are left."""
     login = _Login(trial)
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
-    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder, heartbeat=None))
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("quorum", trial.brokers, "target", trial.folder))
     source.login = target.login = f"{USER}:{PASSWORD}"
     trial.put(source, 2_000 if trial.short else 6_000)
     return login, source, target

@@ -25,8 +25,8 @@ EVERY_SHORT: Final = 0.2
 def _queue_away(gone: int, trial: Trial, *, reloads: bool = False) -> Sequence[Writable]:
     """Delete the queue of the first ``gone`` keys, and declare it again; the bridge may reload after each message."""
     trial.keys = KEYS
-    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder, heartbeat=None))
-    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, heartbeat=None, exchange_type="topic"))
+    source = trial.use(Queue("quorum", trial.brokers, "source", trial.folder))
+    target = trial.use(Queue("classic", trial.brokers, "target", trial.folder, exchange_type="topic"))
     others = trial.use(Queue("classic", trial.brokers, "target", trial.folder))
     target.more = 'unrouted_after = "1 s"\n' if trial.short else ""
 
