@@ -58,6 +58,8 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
         """Number of processes that were started."""
+        self.is_frozen = False
+        """Whether it is between `suspend` and `resume`."""
         self.environment: Mapping[str, str] | None = None
         """Environment of the next process; None for that of this one."""
         self.log: int | None = None
@@ -79,6 +81,7 @@ class Daemon:
     def start(self) -> None:
         """Start a process."""
         self.started += 1
+        self.is_frozen = False
         with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
             command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
             stderr = log if self.log is None else self.log
@@ -100,11 +103,13 @@ class Daemon:
         """Freeze it with SIGSTOP; its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        self.is_frozen = True
 
     def resume(self) -> None:
         """Let it continue after `suspend`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
 
     def pause(self) -> None:
         """Let it read nothing more, with SIGUSR1."""

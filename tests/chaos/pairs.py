@@ -17,7 +17,6 @@ class Pair(NamedTuple):
     name: str
     source: Callable[[Brokers, str, Path], Readable]
     target: Callable[[Brokers, str, Path], Writable]
-    exactly_once: bool = False
 
 
 QUORUM: Final = partial(Queue, "quorum", heartbeat=HEARTBEAT)
@@ -31,5 +30,5 @@ PAIRS: Final[Mapping[str, Pair]] = {
     "kafka-rocketmq": Pair("Kafka -> RocketMQ", partial(Topic, False), RocketmqTopic),
     "rocketmq-kafka": Pair("RocketMQ -> Kafka", RocketmqTopic, partial(Topic, False)),
     "rabbitmq-archive": Pair("RabbitMQ -> archive", QUORUM, Folder),
-    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True), exactly_once=True),
+    "kafka-kafka": Pair("Kafka -> Kafka, once", partial(Topic, True), partial(Topic, True)),
 }

@@ -64,6 +64,8 @@ class Place(ABC):
         self.name = unique_name("chaos")
         self.more = ""
         """Further lines of the bridge's table."""
+        self.is_transactional = False
+        """Whether the bridge reads or writes it in transactions: exactly once, if it does so on both sides."""
 
     @abstractmethod
     def table(self) -> str:
@@ -180,8 +182,7 @@ class Queue(Readable, Writable):
 
     async def _publish(self, messages: Sequence[tuple[str, bytes]], header: ContentHeader, url: str) -> None:
         """Publish messages, and wait until the broker has confirmed them."""
-        exchange, confirmed = self.name.encode(), 0
-        news = asyncio.Event()
+        confirmed, news = 0, asyncio.Event()
 
         def take_confirms(events: list[Event]) -> None:
             nonlocal confirmed
@@ -190,13 +191,12 @@ class Queue(Readable, Writable):
 
         connection = await Connection.open([parse_broker(url)], lambda _: None)
         channel = await connection.channel()
+        exchange, number, most = self.name.encode(), channel.number, connection.frame_max
         await channel.enable_confirms()
         channel.on_events = take_confirms
         for start in range(0, len(messages), MANY):
             frames = [
-                encode_publish(
-                    channel.number, exchange, key.encode(), header.raw, body, connection.frame_max, mandatory=True
-                )
+                encode_publish(number, exchange, key.encode(), header.raw, body, most, mandatory=True)
                 for key, body in messages[start : start + MANY]
             ]
             connection.write(b"".join(frames))
@@ -262,7 +262,7 @@ class Topic(Readable, Writable):
         super().__init__(brokers, side, folder)
         self.broker = brokers[kind or ("kafka for transactions" if transactional else "kafka")]
         self._replicas = self.broker.size if replicas is None else replicas
-        self._transactional = transactional
+        self.is_transactional = transactional
         self.own_id = transactional
         """Whether the bridge's transactions have a fixed id: then only one process at a time can run."""
         self.settings: dict[str, int | str] = {"session.timeout.ms": SESSION, "heartbeat.interval.ms": SESSION // 6}
@@ -308,7 +308,7 @@ class Topic(Readable, Writable):
     def table(self) -> str:
         assert self.broker is not None
         url = f'url = "kafka://{self.broker.address(self.side)}"\n'
-        if self._transactional:
+        if self.is_transactional:
             url += "transactional = true\n"
         if self.side == "target":
             # With a fixed id, it does not wait until the transaction of the process before it ends.

@@ -112,9 +112,10 @@ def run(
 ) -> Outcome:
     """Run a pair with faults, and return the result; ``progress`` is called with a short line for each event."""
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = Outcome(pair.name, amount, datetime.now(UTC), folder, pair.exactly_once)
+    outcome = Outcome(pair.name, amount, datetime.now(UTC), folder)
     with ExitStack() as stack:
         source, target = pair.source(brokers, "source", folder), pair.target(brokers, "target", folder)
+        outcome.exactly_once = source.is_transactional and target.is_transactional
         for place in (source, target):
             stack.callback(place.close)
         daemon = Daemon(folder, source.table(), target.table(), amount.window)

@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.chaos.__main__ import main
+from tests.chaos.daemon import Daemon
 from tests.chaos.kinds import KINDS, Brokers, rounds_of
+from tests.chaos.places import Place
 from tests.chaos.run import GaveUp
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import trial_lines
 from tests.chaos.trial import Trial, TrialResult
-from tests.chaos.watching import Visibility
+from tests.chaos.watching import Sample, Visibility, Watch
 from tests.support.starting import Unavailable
 
 ROWS = {
@@ -68,6 +70,41 @@ def test_a_missing_message_is_lost_and_an_unexpected_dead_letter_is_a_problem(tm
 def test_an_act_that_ends_no_connection_is_no_fault(tmp_path: Path) -> None:
     with Trial(Brokers(), tmp_path, TrialResult("connections", "-")) as trial, pytest.raises(GaveUp, match="gone"):
         trial.disconnect(lambda: None, seconds=0.0)
+
+
+def test_what_a_bridge_wrote_before_it_was_frozen_does_not_show_that_messages_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not answer meanwhile, which counts as nothing written."""
+    daemon = Daemon(tmp_path, "", "", 1)
+    with Trial(Brokers(), tmp_path, TrialResult("sigstop", "-")) as trial:
+        trial.running.append(daemon)
+        trial._watches[id(daemon)] = Watch(daemon, [Sample(0.0, True, False, "ok")])
+        monkeypatch.setattr(trial, "count_written", lambda: 0 if daemon.is_frozen else 100)
+        with pytest.raises(GaveUp, match="move again"):
+            trial.suffer(
+                lambda: setattr(daemon, "is_frozen", True), lambda: setattr(daemon, "is_frozen", False), shows=False,
+                within=0.0, ready=False,
+            )  # fmt: skip
+
+
+class Nowhere(Place):
+    """A place without a broker."""
+
+    def table(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(("reads", "writes"), [(True, True), (True, False), (False, True), (False, False)])
+def test_what_a_bridge_moves_in_transactions_may_not_come_twice(tmp_path: Path, reads: bool, writes: bool) -> None:
+    with Trial(Brokers(), tmp_path, TrialResult("remake-topic", "-")) as trial:
+        source, target = Nowhere(trial.brokers, "source", tmp_path), Nowhere(trial.brokers, "target", tmp_path)
+        source.is_transactional, target.is_transactional = reads, writes
+        trial.bridge(source, target, start=False)
+        assert trial.bound == (0 if reads and writes else None)
 
 
 def test_a_metric_that_is_looked_at_is_one_of_the_bridge() -> None:

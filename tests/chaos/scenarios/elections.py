@@ -74,8 +74,6 @@ def _flow(trial: Trial, *, transactional: bool, at: str) -> tuple[_Log, Topic, W
         target = trial.use(Topic(True, trial.brokers, "target", trial.folder, kind))
     else:
         target = trial.use(Folder(trial.brokers, "target", trial.folder))
-    if transactional:
-        trial.bound = 0
     trial.put(source, ALONE)
     return log, source, target, trial.bridge(source, target, policy="rate = 300")
 

@@ -20,7 +20,6 @@ def _flow(trial: Trial, *, alone: bool = True) -> tuple[Daemon, Topic, Topic]:
     source = trial.use(Topic(True, trial.brokers, "source", trial.folder))
     target = trial.use(Topic(True, trial.brokers, "target", trial.folder))
     target.own_id = alone
-    trial.bound = 0
     trial.put(source, 6_000)
     daemon = trial.bridge(source, target, policy="rate = 300")
     trial.wait_until_flowing(source)

@@ -45,9 +45,10 @@ def _hang(source_kind: str, target_kind: str, trial: Trial) -> Sequence[Writable
     trial.require(not daemon.is_ready, "the bridge has connected, though it looks names up")
     trial.running.remove(daemon)
     began = time.monotonic()
-    daemon.stop()
+    code = daemon.stop()
     took = time.monotonic() - began
     trial.require(took < stretch(DRAIN + 5), f"SIGTERM took {took:.1f} s, with {DRAIN} s to drain")
+    trial.require(code in (0, 1), f"SIGTERM did not end it in an orderly way: exit code {code}")
     trial.result.notes.append(f"ended after {took:.1f} s")
     resolver.recover()
     trial.start(daemon)

@@ -173,8 +173,7 @@ def _add_partition(trial: Trial) -> Sequence[Writable]:
         trial.wait_until(lambda: other_target.count()[0] == HALF, "the other flow of the bridge goes on", 30.0)
 
     def correct() -> None:
-        trial.running.remove(daemon)
-        daemon.stop()  # with what it could not write unsettled: exit code 1
+        trial.stop(1)  # with what it could not write unsettled
         trial.collect(target)
         daemon.configure(
             policy=policy + trial.stalled_after, rest=trial.tables(other),

@@ -45,8 +45,7 @@ def _hold_message(trial: Trial) -> Sequence[Writable]:
     trial.wait_until(lambda: daemon.count_unsettled() == WINDOW, "the window is full")
     _close_of_the_source(trial, source)
     trial.wait_until(lambda: source.count()[1] == 1, "the queue has a consumer again")
-    trial.running.remove(daemon)
-    daemon.stop()  # with what is held unsettled: exit code 1
+    trial.stop(1)  # with what is held unsettled
     daemon.configure(policy=trial.stalled_after, rest=trial.tables(), topology=ROUTED)
     trial.start(daemon)
     trial.drain(source)
