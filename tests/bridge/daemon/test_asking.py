@@ -21,6 +21,7 @@ from bridge.daemon.asking.processes import Answers, find_addresses, parse_proces
 from exchange import InputError
 from tests.bridge.daemon.test_web import serve
 from tests.support.bridge.behaviour import on_a_loop
+from tests.support.waiting import stretch
 
 
 @cache
@@ -173,14 +174,15 @@ def test_an_order_is_done_when_all_workers_have_done_it() -> None:
         second = stack.enter_context(
             serving(make_document(worker=2, workers=2, conditions=[held]), pause=pause, drain=drain)
         )
-        assert give_order([first, second], "pause", 5.0) == ("paused", True, ())
-        result = give_order([first, second], "drain", 0.5)
+        seconds = float(f"{stretch(1.0):.1f}")
+        assert give_order([first, second], "pause", 5 * seconds) == ("paused", True, ())
+        result = give_order([first, second], "drain", seconds)
         assert not result.done
         assert result.text == (
-            "not drained after 0.5 s: 2 messages that were read are not settled\n  out: it is full\n"
+            f"not drained after {seconds:g} s: 2 messages that were read are not settled\n  out: it is full\n"
             "it goes on; ask again, or resume"
         )
-        result = give_order([first, second], "resume", 1.0)  # these are of a release that does not know it
+        result = give_order([first, second], "resume", seconds)  # these are of a release that does not know it
         assert (result.done, len(result.errors)) == (False, 2)
         assert "it answers 404 (there are /pause, /resume and /reload)" in result.errors[0]
 
@@ -192,12 +194,12 @@ def test_reloads_of_several_workers_have_one_answer() -> None:
     with ExitStack() as stack:
         enter = stack.enter_context
         good = [enter(serving({}, reload=answer(200, "reloaded\n"))) for _ in range(2)]
-        assert reload(good, 5.0) == ("reloaded", True, ())
+        assert reload(good, 60.0) == ("reloaded", True, ())
         wrong = [enter(serving({}, reload=answer(409, "bridge.toml: wrong\n"))) for _ in range(2)]
-        assert reload(wrong, 5.0) == ("refused, and nothing has changed:\nbridge.toml: wrong", False, ())
-        assert not reload([good[0], wrong[0]], 5.0).done
+        assert reload(wrong, 60.0) == ("refused, and nothing has changed:\nbridge.toml: wrong", False, ())
+        assert not reload([good[0], wrong[0]], 60.0).done
         ended = enter(serving({}, reload=answer(503, "the bridge has ended")))
-        assert reload([good[0], ended], 5.0) == ("reloaded", False, (f"{ended}: the bridge has ended",))
+        assert reload([good[0], ended], 60.0) == ("reloaded", False, (f"{ended}: the bridge has ended",))
 
 
 def test_the_state_of_several_workers_is_that_of_the_worst_and_each_has_its_rows() -> None:
