@@ -32,10 +32,10 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, NothingLeft, encode_ack, encode_gets, encode_return_all
 from bridge.endpoints.rabbitmq.refusals import NOT_ALLOWED, NOT_FOUND, Refused, explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader, build_lazy_message
+from exchange.amqp.streams import STREAM_OFFSET
 from exchange.errors import (
     BrokerError,
     HashstarError,
@@ -317,9 +317,9 @@ async def find_type(connection: Connection, queue: str) -> str:
     """
     channel = await connection.channel(apart=True)
     try:
-        await channel.consume(queue, exclusive=False, arguments={OFFSET: "next"}, prefetch=1)
+        await channel.consume(queue, exclusive=False, arguments={STREAM_OFFSET: "next"}, prefetch=1)
     except BrokerError as error:
-        if not refuses_argument(error, OFFSET):
+        if not refuses_argument(error, STREAM_OFFSET):
             raise
         return "quorum" if "rabbit_quorum_queue" in error.text else "classic"
     channel.close()

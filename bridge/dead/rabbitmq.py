@@ -18,12 +18,12 @@ from bridge.dead.reading import Bounds, Read, RowWriter, Take
 from bridge.endpoint import Disconnected, EndOfStream, validate_time
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, read_offset
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.refusals import NOT_FOUND, explain_refusal
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
+from exchange.amqp.streams import STREAM_OFFSET, read_offset
 from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError, InputError
 from exchange.limits import SHORTSTR_BYTES
@@ -165,7 +165,7 @@ class _StreamReader:
         channel = await connection.channel()
         channel.on_events = self._take
         self._wanted = wanted
-        await channel.consume(self._queue, exclusive=False, arguments={OFFSET: "first"}, prefetch=AT_ONCE)
+        await channel.consume(self._queue, exclusive=False, arguments={STREAM_OFFSET: "first"}, prefetch=AT_ONCE)
         acked = 0
         while self._rows.count < wanted:
             if self._last - acked >= AT_ONCE // 2:

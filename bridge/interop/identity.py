@@ -44,10 +44,9 @@ from zlib import crc32
 from bridge.interop.record import Record, find_last_header
 from bridge.rocketmq.remoting.message import StoredMessage
 from exchange.amqp import ContentHeader
-from exchange.values.field_values import resolve_type
+from exchange.amqp.streams import read_offset
 
 IDENTITY: Final = "x-hashstar-id"
-STREAM_OFFSET: Final = "x-stream-offset"
 
 ROCKETMQ_KEYS: Final = "x-rocketmq-KEYS"
 KEPT_KEYS: Final = ("x-kafka-key", ROCKETMQ_KEYS, "x-hashstar-routing-key", "amqp.routing_key")
@@ -115,10 +114,8 @@ def identify_stored(position: str, message: StoredMessage) -> str:
 
 def identify_message(source: str, queue: str, key: bytes, content: ContentHeader, body: bytes) -> str | None:
     """Return the identity that a message from a queue or stream has, else one of what its origin knows, else None."""
-    position = None
-    if content.find(STREAM_OFFSET) is not None:
-        kind, offset = resolve_type(content.header(STREAM_OFFSET))
-        position = _join("stream", source, queue, str(offset)) if kind == "long" else None
+    offset = read_offset(content)
+    position = None if offset is None else _join("stream", source, queue, str(offset))
     if position is None and (message_id := content.property("message_id")):
         position = _join("message", source, queue, message_id)
     return choose_identity(partial(_read_text, content), position, key, body)

@@ -18,7 +18,6 @@ from unittest.mock import patch
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.consumer import reading
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import ACK, PUBLISH, Acked, Arrived, Event, Returned
 from bridge.endpoints.rabbitmq.refusals import Refused
@@ -26,6 +25,7 @@ from bridge.endpoints.rabbitmq.routes import PublishAddress
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from exchange.amqp import ContentHeader, get_content
 from exchange.amqp.methods import BODY, HEADER
+from exchange.amqp.streams import STREAM_OFFSET
 from exchange.errors import BrokerError, PreconditionFailed
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
@@ -264,13 +264,13 @@ class RabbitmqQueue(Host):
         self.broker.is_stream = not self.is_stream
 
     def consume(self, channel: Channel, arguments: Mapping[str, Any], prefetch: int) -> None:
-        if OFFSET in arguments and not self.is_stream:
+        if STREAM_OFFSET in arguments and not self.is_stream:
             refusal = BrokerError(
-                f"invalid arg '{OFFSET}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
+                f"invalid arg '{STREAM_OFFSET}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"
             )
             refusal.code = PreconditionFailed.code
             raise refusal
-        offset = arguments.get(OFFSET, "next")
+        offset = arguments.get(STREAM_OFFSET, "next")
         position = 0 if offset == "first" else len(self.broker.ready) if offset == "next" else int(offset)
         self.consumers[channel.number] = Consumer(channel, prefetch, position)
         self._deliver_soon()
@@ -299,7 +299,7 @@ class RabbitmqQueue(Host):
                 consumer.position += 1
                 consumer.given.append((consumer.tag, at if self.is_stream else number))
                 message = self.world.make_message(number)
-                headers = {OFFSET: Typed("long", at)} if self.is_stream else {}
+                headers = {STREAM_OFFSET: Typed("long", at)} if self.is_stream else {}
                 raw = get_content(Message("", "", headers)).raw
                 events.append(Arrived(consumer.tag, False, b"in", message.routing_key.encode(), raw, message.body))
             if events:

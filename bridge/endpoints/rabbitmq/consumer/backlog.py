@@ -28,10 +28,10 @@ from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.outages import show_seconds
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, read_offset
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader, MalformedHeader
+from exchange.amqp.streams import STREAM_OFFSET, read_offset
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
@@ -272,7 +272,7 @@ class Backlog:
                 first.set_result(read_offset(ContentHeader(event.properties)) or 0)
 
         channel.on_events = take
-        await channel.consume(self._queue, exclusive=False, arguments={OFFSET: "first"}, prefetch=1)
+        await channel.consume(self._queue, exclusive=False, arguments={STREAM_OFFSET: "first"}, prefetch=1)
         try:
             return await first
         finally:

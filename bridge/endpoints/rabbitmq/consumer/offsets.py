@@ -14,21 +14,17 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from bindings.sources.files import open_file
 from bridge.aside import call_aside
-from exchange.amqp import ContentHeader, get_content
+from exchange.amqp import get_content
+from exchange.amqp.streams import fingerprint_content, read_offset
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
 from exchange.text.numbers import is_digits
-from exchange.values.field_values import resolve_type
 from exchange.values.message import Message
-
-OFFSET: Final = "x-stream-offset"
-"""Argument of a consumer, where it begins to read; and header of its messages."""
 
 OFFSET_DIGITS: Final = 18
 """Maximum number of digits of an offset: AMQP's integers have 64 bits."""
@@ -40,21 +36,10 @@ WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file is written."""
 
 
-def read_offset(content: ContentHeader) -> int | None:
-    """Return the offset of a stream's message; None for a message of another queue."""
-    kind, offset = resolve_type(content.header(OFFSET))
-    return offset if kind == "long" else None
-
-
-def compute_fingerprint(exchange: bytes, routing_key: bytes, body: bytes) -> str:
-    """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
-    return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
-
-
 def fingerprint_message(message: Message) -> str:
     """Return the fingerprint of a message that was read."""
     exchange, key = (each.encode("utf-8", "surrogateescape") for each in (message.exchange, message.routing_key))
-    return compute_fingerprint(exchange, key, message.body)
+    return fingerprint_content(exchange, key, message.body)
 
 
 def _parse_offset(text: str) -> int:

@@ -25,7 +25,7 @@ from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, fin
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, StreamOffsets
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.consumer.resuming import check_position, explain_other, find_offset, wait_for_settled
@@ -34,6 +34,7 @@ from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader
+from exchange.amqp.streams import STREAM_OFFSET
 from exchange.errors import BrokerError
 
 LOG: Final = logging.getLogger(__name__)
@@ -217,9 +218,9 @@ class RabbitmqSource(Source):
         """
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
-            await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})
+            await self._begin(connection, {STREAM_OFFSET: self._offset if last is None else last, **self._arguments})
         except (BrokerError, Disconnected) as error:
-            if isinstance(error, Disconnected) or not refuses_argument(error, OFFSET):
+            if isinstance(error, Disconnected) or not refuses_argument(error, STREAM_OFFSET):
                 self._is_stream = self._was_stream  # what it is now is not known
                 raise
             self._is_stream = False

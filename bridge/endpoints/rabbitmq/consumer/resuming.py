@@ -15,10 +15,11 @@ import pika
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET, StreamOffsets, compute_fingerprint, read_offset
+from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.frames import Arrived, Event
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader
+from exchange.amqp.streams import STREAM_OFFSET, fingerprint_content, read_offset
 from exchange.errors import BrokerError, InputError
 from exchange.text.display import count_noun
 
@@ -46,7 +47,7 @@ async def wait_for_settled(arrival: Awaitable[None], queue: str, offsets: Stream
 def explain_other(queue: str, offsets: StreamOffsets, first: Arrived) -> str | None:
     """Return why a stream is not read whose ``first`` message from the settled offset on is another one there."""
     known = offsets.fingerprint
-    if find_offset(first) != offsets.last or known in ("", compute_fingerprint(*_content_of(first))):
+    if find_offset(first) != offsets.last or known in ("", fingerprint_content(*_content_of(first))):
         return None
     way_out = f"; {offsets.way_out} to read it from its beginning" if offsets.has_file else ""
     return (
@@ -94,12 +95,12 @@ async def check_position(
     try:
         channel = await connection.channel()
         channel.on_events = take
-        at = {OFFSET: offset if last is None else last, **arguments}
+        at = {STREAM_OFFSET: offset if last is None else last, **arguments}
         await channel.consume(queue, exclusive=False, arguments=at, prefetch=1)
         async with asyncio.timeout(FIND_SECONDS):
             first = await found
     except BrokerError as error:
-        if refuses_argument(error, OFFSET):
+        if refuses_argument(error, STREAM_OFFSET):
             return []
         return [Finding("error", explain_refusal(error, f"queue {queue!r}"), "queue")]
     except Disconnected as error:

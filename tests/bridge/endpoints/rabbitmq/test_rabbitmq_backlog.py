@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from bridge.endpoints.deletions import MAX_GAPS
 from bridge.endpoints.rabbitmq.consumer import backlog as module
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
-from bridge.endpoints.rabbitmq.consumer.offsets import OFFSET
 from bridge.endpoints.rabbitmq.frames import Arrived
 from exchange.amqp import ContentHeader
+from exchange.amqp.streams import STREAM_OFFSET
 from tests.support.tiers import examples
 from tests.support.virtual_loop import pass_time, run_virtually
 
@@ -113,7 +113,7 @@ def test_what_expires_while_nothing_is_read_is_counted_and_what_arrived_waits_no
 
 
 def arrived(offsets: Sequence[int]) -> list[Arrived]:
-    name = bytes([len(OFFSET)]) + OFFSET.encode()
+    name = bytes([len(STREAM_OFFSET)]) + STREAM_OFFSET.encode()
     headers = [ContentHeader.from_parts({}, name + b"l" + offset.to_bytes(8)) for offset in offsets]
     return [Arrived(n, False, b"", b"", header.raw, b"") for n, header in enumerate(headers)]
 

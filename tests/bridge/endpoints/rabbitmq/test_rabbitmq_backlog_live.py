@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.endpoints.rabbitmq.config import RabbitmqSource
-from bridge.endpoints.rabbitmq.consumer.offsets import read_offset
 from exchange.amqp import get_content
+from exchange.amqp.streams import read_offset
 from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import missing

@@ -1,0 +1,26 @@
+"""Streams of RabbitMQ over AMQP 0-9-1: the offset of a message, and a fingerprint that tells it from others.
+
+A stream that is deleted and declared again counts from 0 again: an offset alone does not identify a message.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from exchange.amqp.content import ContentHeader
+from exchange.values.field_values import resolve_type
+
+STREAM_OFFSET: Final = "x-stream-offset"
+"""Argument of a consumer, where it begins to read; and header of its messages."""
+
+
+def read_offset(content: ContentHeader) -> int | None:
+    """Return the offset of a stream's message; None for a message of another queue."""
+    kind, offset = resolve_type(content.header(STREAM_OFFSET))
+    return offset if kind == "long" else None
+
+
+def fingerprint_content(exchange: bytes, routing_key: bytes, body: bytes) -> str:
+    """Return a hash that identifies a message, without its headers, whose encoding differs between broker releases."""
+    return sha256(b"\0".join([exchange, routing_key, body])).hexdigest()[:32]
