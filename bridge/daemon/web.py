@@ -13,10 +13,11 @@
                       202 while nothing has come of it
 ====================  ==================================================================================
 
-Of several pipelines, ``?pipeline=NAME`` asks ``/ready`` and ``/coverage`` about one, and has one pause, drain, resume
-or reload; ``/ready`` takes several of them. What else a query has there is refused: taken for nothing, a slip of the
-pen would mean all. HEAD works as GET. Requests are served by threads (`bindings.http`). They read counters and the
-results of the last look of `bridge.daemon.health`, and wait for the event loop only to count coverage.
+Of several pipelines, ``?pipeline=NAME`` asks about one, and has one pause, drain, resume or reload; ``/status``,
+``/ready`` and ``/metrics`` take several of them. What else a query has is refused: taken for nothing, a slip of the pen
+would mean all. ``/live`` is about the process. HEAD works as GET. Requests are served by threads (`bindings.http`).
+They read counters and the results of the last look of `bridge.daemon.health`, and wait for the event loop only to count
+coverage.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from bridge.daemon.pumps import RunningPump, control
 from bridge.daemon.views import Condition, StatusJson
 from bridge.pump.pump import Pump
 from exchange.errors import InputError
+from exchange.text.display import list_some, suggest
 from exchange.text.numbers import write_time
 from exchange.text.site import HASHSTAR_VERSION
 from exchange.values.documents import encode_as
@@ -60,6 +62,8 @@ SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 PATIENCE: Final = 180.0
 """Maximum number of seconds for which a request waits for the reload that it asks for."""
+MAX_NAMED: Final = 10
+"""Maximum number of pipelines that an error names."""
 NOT_TURNING: Final = "the event loop does not turn"
 CONTROLS: Final[Mapping[str, tuple[Callable[[Pump], None], str]]] = {
     "pause": (Pump.pause, "paused"), "drain": (Pump.drain, "draining"), "resume": (Pump.resume, "resumed"),
@@ -125,16 +129,16 @@ class Web:
         return time.monotonic() - self._turned_at < SLOW
 
     def not_ready_reasons(self, pipelines: Collection[str] = ()) -> list[str]:
-        """Return the reasons why the bridge, or one of these pipelines, is not ready, one line each."""
+        """Return the reasons why the bridge, or one of these pipelines if any is named, is not ready, one line each."""
         if not self.alive:
             return [NOT_TURNING]
-        by_pipeline = _find_conditions(self.pumps)
-        conditions = [each for name in pipelines or by_pipeline for each in by_pipeline.get(name, ())]
+        by_pipeline = _find_conditions(_choose(self.pumps, pipelines))
+        conditions = [each for own in by_pipeline.values() for each in own]
         return [f"{each} ({each.kind} since {write_time(each.since)})" for each in conditions]
 
-    def status(self) -> Any:
-        """Return the JSON object that the status page shows."""
-        pumps, config, reloads, alive = self.pumps, self._config, self._reloads, self.alive
+    def status(self, pipelines: Collection[str] = ()) -> Any:
+        """Return the JSON object that the status page shows; of these pipelines if any is named, as if no other ran."""
+        pumps, config, reloads, alive = _choose(self.pumps, pipelines), self._config, self._reloads, self.alive
         by_pipeline = _find_conditions(pumps)
         conditions = [each for own in by_pipeline.values() for each in own]
         running = [each.pump for each in pumps.values() if not each.ended] or [each.pump for each in pumps.values()]
@@ -168,9 +172,9 @@ class Web:
             value["pipelines"] = [describe_pipeline(name, each, by_pipeline[name]) for name, each in pumps.items()]
         return encode_as(StatusJson, value)
 
-    def metrics_text(self) -> str:
-        """Return all metrics in Prometheus's text format."""
-        pumps, shown = self.pumps, dict[str, tuple[Metrics, Gauges]]()
+    def metrics_text(self, pipelines: Collection[str] = ()) -> str:
+        """Return the metrics of all pipelines, or of these, and of the process, in Prometheus's text format."""
+        pumps, shown = _choose(self.pumps, pipelines), dict[str, tuple[Metrics, Gauges]]()
         for name, each in pumps.items():
             gauges = dict(read_gauges(each.config, each.pump, each.health, alive=self.alive))
             if each.coverage is not None:
@@ -224,6 +228,11 @@ class Web:
         return (409, refusal) if refusal else (200, "reloaded")
 
 
+def _choose(pumps: Mapping[str, RunningPump], pipelines: Collection[str]) -> Mapping[str, RunningPump]:
+    """Return the pumps of these pipelines, in the order of the file; all if none is named."""
+    return {name: each for name, each in pumps.items() if name in pipelines} if pipelines else pumps
+
+
 def _find_conditions(pumps: Mapping[str, RunningPump]) -> dict[str, list[Condition]]:
     """Return the present conditions by pipeline."""
     return {
@@ -245,14 +254,16 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
                     page, policy = load_page()
                     self.answer(200, "text/html; charset=utf-8", page, policy)
             elif path == "/status":
-                self.answer(200, "application/json", json.dumps(web.status()).encode())
+                if (pipelines := self._find_pipelines(most=None)) is not None:
+                    self.answer(200, "application/json", json.dumps(web.status(pipelines)).encode())
             elif path == "/live":
                 self._list_problems([] if web.alive else [NOT_TURNING])
             elif path == "/ready":
                 if (pipelines := self._find_pipelines(most=None)) is not None:
                     self._list_problems(web.not_ready_reasons(pipelines))
             elif path == "/metrics":
-                self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text().encode())
+                if (pipelines := self._find_pipelines(most=None)) is not None:
+                    self.answer(200, "text/plain; version=0.0.4; charset=utf-8", web.metrics_text(pipelines).encode())
             elif path == "/coverage":
                 if (pipelines := self._find_pipelines()) is not None:
                     self._report_coverage(next(iter(pipelines), None))
@@ -268,8 +279,9 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             found, names = query.pop("pipeline", []), [each for each in web.pumps if each]
             unknown = [name for name in found if name not in names and not (name and names and may_be_new)]
             if unknown:
-                there = f"there are {', '.join(names)}" if names else "the file of this bridge has one, without a name"
-                code, text = 404, f"there is no pipeline {unknown[0]!r}; {there}"
+                there = suggest(unknown[0], names) or f"; there are {list_some(names, MAX_NAMED)}"
+                there = there if names else ": the file of this bridge has one, without a name"
+                code, text = 404, f"there is no pipeline {unknown[0]!r}{there}"
             elif names and query:
                 code, text = 400, f"pipeline=NAME is all that may be asked for, not {next(iter(query))!r}"
             elif most is not None and len(found) > most:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import quote
 
 from bridge.daemon.asking.processes import (
     ONE_PIPELINE,
@@ -15,6 +14,7 @@ from bridge.daemon.asking.processes import (
     ask,
     ask_all,
     describe_refusal,
+    query_for,
     read_all,
     wait_for,
 )
@@ -51,7 +51,7 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float, pipeline:
 
     def post(address: str) -> None:
         try:
-            answer = ask(address, "POST", f"/{order}{_query(pipeline)}", seconds)
+            answer = ask(address, "POST", f"/{order}{query_for(pipeline)}", seconds)
         except TimeoutError:
             raise InputError(f"{address}: no answer within {seconds:g} s") from None
         if answer.status != 202:
@@ -69,10 +69,6 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float, pipeline:
         text += f": {count_noun(left, 'message')} that {'was' if left == 1 else 'were'} read "
         text += f"{'is' if left == 1 else 'are'} not settled" + ("" if is_done else _explain_waiting(answers))
     return Result(text, is_done)
-
-
-def _query(pipeline: str | None) -> str:
-    return "" if pipeline is None else f"?pipeline={quote(pipeline, safe='')}"
 
 
 def _explain_waiting(answers: Answers) -> str:
@@ -94,7 +90,7 @@ def reload(addresses: Sequence[str], seconds: float, pipeline: str | None = None
 
     def post(address: str) -> tuple[int, str]:
         try:
-            answer = ask(address, "POST", f"/reload{_query(pipeline)}", seconds)
+            answer = ask(address, "POST", f"/reload{query_for(pipeline)}", seconds)
         except TimeoutError:
             return 202, f"not in effect after {seconds:g} s, and not refused: hashstar bridge status shows what waits"
         if answer.status not in (200, 202, 409):

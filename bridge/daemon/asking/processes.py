@@ -12,9 +12,10 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from bindings.sources.address import parse_address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
@@ -25,7 +26,7 @@ from bridge.daemon.views import Condition
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.files.names import WEB
-from exchange.text.display import hide_logins, list_some, suggest
+from exchange.text.display import hide_logins
 from exchange.values.json_text import parse_leniently
 
 T = TypeVar("T")
@@ -36,8 +37,6 @@ STATUS_BYTES: Final = 64 << 20
 ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  to ask, not to listen
 """Host that stands for all addresses of a machine -> the one to ask."""
 ONE_PIPELINE: Final = "the file of this bridge has one, without a name, or its release knows no several"
-MAX_NAMED: Final = 10
-"""Maximum number of pipelines that an error names."""
 RETRY: Final = 0.1
 """Seconds between two looks at a state that is waited for."""
 
@@ -111,23 +110,6 @@ class Process:
         """What an order is for: its pipelines that have not ended, or itself if the file has only one."""
         return [each for each in self.pipelines if not each.ended] if self.pipelines else [self]
 
-    def only(self, pipeline: str) -> Process:
-        """Return the state of one pipeline, as if the file had no other. Raises InputError if there is none."""
-        if not self.pipelines:
-            raise InputError(f"{self.address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}")
-        found = next((each for each in self.pipelines if each.name == pipeline), None)
-        if found is None:
-            names = [each.name for each in self.pipelines]
-            there = suggest(pipeline, names) or f"; there are {list_some(names, MAX_NAMED)}"
-            raise InputError(f"{self.address}: there is no pipeline {pipeline!r}{there}")
-        return replace(
-            self, pipelines=(found,), ready=self.alive and found.ready, paused=found.paused, draining=found.draining,
-            drained=found.drained, unsettled=found.unsettled,
-            conditions=tuple([each for each in self.conditions if each.pipeline == pipeline]),
-            sources=tuple([each for each in self.sources if each.pipeline == pipeline]),
-            targets=tuple([each for each in self.targets if each.pipeline == pipeline]),
-        )  # fmt: skip
-
 
 def name_state(of: Process | Standing) -> str:
     """Return the state of a process that is alive, or of a pipeline that has not ended, in a word or two."""
@@ -192,10 +174,15 @@ def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
         raise InputError(f"{address}: {reason}; does the bridge run, and is this what http says in its file?") from None
 
 
+def query_for(pipeline: str | None) -> str:
+    """Return the query of a request about one pipeline, or about all."""
+    return "" if pipeline is None else f"?pipeline={quote(pipeline, safe='')}"
+
+
 def read_process(address: str, seconds: float, pipeline: str | None = None) -> Process:
     """Return the state of a process, or of one pipeline of it. Raises InputError."""
     try:
-        answer = ask(address, "GET", "/status", seconds)
+        answer = ask(address, "GET", f"/status{query_for(pipeline)}", seconds)
     except TimeoutError:
         raise InputError(f"{address}: no answer within {seconds:.1f} s") from None
     if answer.status != 200:
@@ -204,13 +191,16 @@ def read_process(address: str, seconds: float, pipeline: str | None = None) -> P
         process = parse_process(address, parse_leniently(answer.body))
     except (ValueError, KeyError, TypeError, InputError):
         raise InputError(f"{address}: what answers is no bridge, or one of an earlier release") from None
-    return process if pipeline is None else process.only(pipeline)
+    if pipeline is not None and [each.name for each in process.pipelines] != [pipeline]:
+        raise InputError(f"{address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}")
+    return process
 
 
 def describe_refusal(answer: HttpAnswer) -> str:
     """Return what a process has answered instead of what was asked for, as a text of its lines."""
     text = answer.body.decode("utf-8", "replace").strip()
-    return text if answer.status in (409, 503) and text else f"it answers {answer.status} ({text[:200]})"
+    is_ours = answer.status in (409, 503) or (answer.status == 404 and text.startswith("there is no pipeline"))
+    return text if is_ours and text else f"it answers {answer.status} ({text[:200]})"
 
 
 def parse_process(address: str, document: Any) -> Process:

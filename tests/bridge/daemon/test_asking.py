@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -46,6 +47,15 @@ def make_document(**changes: Any) -> dict[str, Any]:
     return {**json.loads(make_status()), **changes}
 
 
+def show_only(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the status of one pipeline, as a bridge shows it."""
+    parts = ("sources", "targets", "conditions", "fates")
+    rows = {part: [each for each in document[part] if each["pipeline"] == name] for part in parts}
+    (own,) = [each for each in document["pipelines"] if each["name"] == name]
+    states = {key: own[key] for key in ("ready", "paused", "draining", "drained", "unsettled")}
+    return {**document, **rows, **states, "pipelines": [own]}
+
+
 Post = Callable[[dict[str, Any]], tuple[int, str]]
 
 
@@ -55,7 +65,12 @@ def serving(document: dict[str, Any], **posts: Post) -> Iterator[str]:
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer(200, json.dumps(document))
+            name = parse_qs(self.path.partition("?")[2]).get("pipeline", [""])[0]
+            names = [each["name"] for each in document.get("pipelines", ())]
+            if name and names and name not in names:
+                self._answer(404, f"there is no pipeline {name!r}; there are {', '.join(names)}")
+            else:  # that of an earlier release takes the name for nothing
+                self._answer(200, json.dumps(show_only(document, name) if name and names else document))
 
         def do_POST(self) -> None:
             post = posts.get(self.path.strip("/"))

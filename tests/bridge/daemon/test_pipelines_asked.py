@@ -27,7 +27,7 @@ from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message, Router
-from tests.bridge.daemon.test_asking import make_document, serving
+from tests.bridge.daemon.test_asking import make_document, serving, show_only
 from tests.bridge.daemon.test_metrics import parse_metrics
 from tests.bridge.daemon.test_web import TOPOLOGY, check_with_prometheus, lines, request
 from tests.bridge.schema.test_schemas import check
@@ -75,8 +75,12 @@ async def test_a_bridge_is_ready_when_all_pipelines_are_and_each_can_be_asked_by
     connect(pumps["b"])
     for path in ("/ready", "/ready?pipeline=a&pipeline=b"):
         assert (await request(address, path))[::2] == (200, "ok\n")
-    there = (404, "there is no pipeline 'c'; there are a, b\n")
-    assert (await request(address, "/ready?pipeline=c"))[::2] == there
+    there = (404, "there is no pipeline 'orders'; there are a, b\n")
+    assert (await request(address, "/ready?pipeline=orders"))[::2] == there
+    assert (await request(address, "/ready?pipeline=aa"))[::2] == (
+        404,
+        "there is no pipeline 'aa'; did you mean 'a'?\n",
+    )
     assert (await request(address, "/ready?pipeline="))[0] == 404
     assert (await request(address, "/live"))[0] == 200
     web.stop()
@@ -122,12 +126,13 @@ async def test_what_a_request_misspells_never_makes_it_one_about_all() -> None:
     web, pumps, address = serve("a", "b", coverage=("a", "b"))
     web._reload = None
     orders = [(f"/{order}", "POST") for order in ("pause", "drain", "resume", "reload")]
-    for path, method in (*orders, ("/ready", "GET"), ("/coverage", "GET"), ("/", "GET")):
+    several = ("/ready", "/status", "/metrics")
+    for path, method in (*orders, *[(path, "GET") for path in (*several, "/coverage", "/")]):
         for query, code in (("pipelines=b", 400), ("pipeline=b&x=", 400), ("pipeline=nope", 404), ("pipeline=", 404)):
             is_new = (path, query) == ("/reload", "pipeline=nope")  # the file may have it by now
             found = await request(address, f"{path}?{query}", method, **POST)
             assert found[0] == (409 if is_new else code), (path, query, found)
-        if path != "/ready":
+        if path not in several:
             found = await request(address, f"{path}?pipeline=a&pipeline=b", method, **POST)
             assert found[::2] == (400, "name one pipeline\n")
     assert not any(each.pump.paused or each.pump.leaves for each in pumps.values())
@@ -182,6 +187,56 @@ async def test_metrics_and_status_name_the_pipeline_of_endpoints_with_one_name()
 
 
 @on_a_loop
+async def test_the_status_of_a_pipeline_is_that_of_a_bridge_with_no_other() -> None:
+    web, pumps, address = serve("a", "b", "c")
+    connect(pumps["a"])
+    pumps["b"].metrics.read("in", [Delivery(Message("", "k", body=b"12"))])
+    pumps["b"].pump.pause()
+
+    async def ask(*names: str) -> dict[str, Any]:
+        code, _, text = await request(address, "/status?" + "&".join([f"pipeline={name}" for name in names]))
+        assert code == 200
+        check("bridge-status", found := json.loads(text))
+        del found["now"]
+        for each in found["conditions"]:
+            del each["since"]  # what is paused is so since now
+        return dict(found)
+
+    whole = await ask()
+    for name in pumps:
+        found = await ask(name)
+        assert found == {**whole, **show_only(whole, name), **{each: found[each] for each in ("missing", "history")}}
+        assert {each.partition("/")[0] for each in found["history"]["sources"]} <= {name}
+        assert found["missing"] == [each for each in whole["missing"] if each.startswith(f"{name}: ")]
+    assert ((await ask("a"))["ready"], (await ask("b"))["paused"], whole["paused"]) == (True, True, False)
+    both = await ask("c", "a")
+    assert [each["name"] for each in both["pipelines"]] == ["a", "c"]
+    assert ({each["pipeline"] for each in both["sources"]}, both["ready"]) == ({"a", "c"}, False)
+    web.stop()
+
+
+@on_a_loop
+async def test_metrics_of_a_pipeline_are_its_series_and_those_of_the_process() -> None:
+    web, pumps, address = serve("a", "b", "c", coverage=("a", "b"))
+    connect(pumps["a"])
+
+    async def scrape(query: str) -> dict[str, set[tuple[Any, ...]]]:
+        code, _, text = await request(address, f"/metrics{query}")
+        check_with_prometheus(text)
+        assert code == 200
+        return {name: {*samples} for name, (_, samples) in parse_metrics(text).items() if samples}
+
+    whole = await scrape("")
+    for query, names in (("?pipeline=b", {"b"}), ("?pipeline=a&pipeline=c", {"a", "c"})):
+        own = {
+            name: {key for key in samples if dict(key[1]).get("pipeline") in {*names, None}}
+            for name, samples in whole.items()
+        }
+        assert await scrape(query) == {name: samples for name, samples in own.items() if samples}
+    web.stop()
+
+
+@on_a_loop
 async def test_coverage_is_that_of_a_pipeline() -> None:
     web, _, address = serve("a", "b", "c", coverage=("a", "b"))
     code, _, body = await request(address, "/coverage")
@@ -223,7 +278,7 @@ def test_a_command_asks_for_one_pipeline_or_waits_for_all() -> None:
         assert give_order([address], "pause", 60.0) == Result("paused", done=True)  # what has ended needs no pause
         result = give_order([address], "pause", 60.0, "bb")
         assert (result.done, [each.partition(": ")[2] for each in result.errors]) == (
-            False, ["there is no pipeline 'bb'; did you mean 'b'?"],
+            False, ["there is no pipeline 'bb'; there are a, b, c"],
         )  # fmt: skip
 
 
@@ -284,7 +339,7 @@ def test_the_state_of_pipelines_is_a_table_of_its_own() -> None:
         "",
         "b: out: on hold (held for 1 min 0 s)",
     ]
-    only = Answers((process.only("a"),))
+    only = Answers((parse_process("http://h:1", show_only(document, "a")),))
     assert [line for line in to_text(only) if re.match(r"[bc] ", line)] == []
     assert (to_json(only)["ready"], to_json(Answers((process,)))["ready"]) == (True, False)
     check("bridge-workers", to_json(Answers((process,))))
@@ -296,6 +351,9 @@ def test_the_commands_take_the_name_of_a_pipeline(tmp_path: Path) -> None:
             done = CliRunner().invoke(hashstar, ["bridge", "status", address, *arguments])
             assert done.exit_code == code, done.output
         assert "there is no pipeline 'c'; there are a, b" in done.stderr
+        done = CliRunner().invoke(hashstar, ["bridge", "status", address, "--pipeline", "a", "--json"])
+        (shown,) = json.loads(done.stdout)["workers"]
+        assert ([each["name"] for each in shown["pipelines"]], shown["ready"]) == (["a"], True)
         assert read_all(find_addresses(address, 5.0), 5.0, "b").processes[0].state == "not ready"
 
 
