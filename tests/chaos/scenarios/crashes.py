@@ -21,6 +21,7 @@ LIFE: Final = 1.2
 DEFAULT: Final = 20
 LOW: Final = 3
 LEAST: Final = 1
+AGAIN: Final = "hashstar_redelivered_messages_total"
 
 
 def _kill_again_and_again(
@@ -38,15 +39,18 @@ def _kill_again_and_again(
         trial.at_end(broker.control, "clear_policy", source.name)
     trial.put(source, trial.window)
     daemon = trial.bridge(source, target, policy="rate = 20", start=False)
+    again = 0.0
     for _ in range(limit + 1):
         trial.start(daemon)
         trial.wait_for_written(1)
         trial.let_pass(0.0 if trial.short else LIFE)
+        again += sum(trial.metric(AGAIN))
         trial.kill(daemon)
         trial.faults += 1
     daemon.configure(policy=trial.stalled_after, rest=trial.tables())
     trial.start(daemon)
     trial.drain(source)
+    trial.require(again + sum(trial.metric(AGAIN)) > 0, "each kill came when nothing was delivered and not settled")
     return [target]
 
 
