@@ -6,12 +6,15 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support.unique import free_port
+from tests.support.waiting import find_limit
 
 TOPOLOGY: Final = 'vhost "/"\nexchange chaos: fanout\nqueue out\nchaos -> out\n'
 
@@ -31,6 +34,7 @@ exchange = "chaos"
 {rest}"""
 
 SECONDS: Final = 60.0
+LOOK: Final = 0.25
 
 
 class Daemon:
@@ -58,6 +62,7 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0
         """Number of processes that were started."""
+        self._has_answered = False  # whether the present process has
         self.is_frozen = False
         """Whether it is between `suspend` and `resume`."""
         self.environment: Mapping[str, str] | None = None
@@ -81,7 +86,7 @@ class Daemon:
     def start(self) -> None:
         """Start a process."""
         self.started += 1
-        self.is_frozen = False
+        self._has_answered = self.is_frozen = False
         with (self.folder / f"bridge-{self.started:03}.log").open("wb") as log:
             command = [sys.executable, "-m", "bridge.cli", "bridge", "run", str(self.config)]
             stderr = log if self.log is None else self.log
@@ -157,17 +162,33 @@ class Daemon:
         except ValueError:
             return None
 
+    def metrics(self) -> str:
+        """Return the answer of ``/metrics``; "" of a process that has answered nothing yet, is frozen or has ended.
+
+        Others are slow, on a busy machine: what they have counted is not 0.
+        """
+        deadline = time.monotonic() + find_limit()
+        while (answer := self.get("/metrics")) is None and self._has_answered and not self.is_frozen:
+            assert self._process is not None
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(LOOK)
+            if self.code is not None or time.monotonic() > deadline:
+                break
+        return "" if answer is None else answer[1]
+
     def get(self, path: str) -> tuple[int, str] | None:
         """Return code and body of an answer on HTTP; None if there is none."""
         connection = HTTPConnection("127.0.0.1", self._port, timeout=5)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            found = answer.status, answer.read().decode()
         except (OSError, HTTPException, ValueError):
             return None
         finally:
             connection.close()
+        self._has_answered = True
+        return found
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the events in the logs of all its processes."""

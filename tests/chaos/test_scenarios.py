@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,20 @@ def test_what_a_bridge_wrote_before_it_was_frozen_does_not_show_that_messages_mo
                 lambda: setattr(daemon, "is_frozen", True), lambda: setattr(daemon, "is_frozen", False), shows=False,
                 within=0.0, ready=False,
             )  # fmt: skip
+
+
+def test_a_bridge_that_does_not_answer_in_time_has_not_counted_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = Daemon(tmp_path, "", "", 1)
+    assert daemon.metrics() == ""  # it was never started
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        daemon._process, daemon._has_answered = process, True
+        answers = iter([None, None, (200, "hashstar_up 1")])
+        monkeypatch.setattr(daemon, "get", lambda _: next(answers))
+        assert daemon.metrics() == "hashstar_up 1"
+        monkeypatch.setattr(daemon, "get", lambda _: process.kill())  # and None
+        assert daemon.metrics() == ""
 
 
 class Nowhere(Place):

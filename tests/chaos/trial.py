@@ -8,7 +8,7 @@ dead letter. Dead letters go to an archive beside the logs, which no fault of a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import inf
@@ -202,14 +202,13 @@ class Trial:
     def count_written(self) -> int:
         """Return the number of messages that targets have confirmed to the present processes, without dead letters.
 
-        It is 0 while none of them answers.
+        It is 0 until one of them has answered.
         """
         return int(sum(self.metric("hashstar_written_messages_total", without='"dead_letters"')))
 
     def metric(self, name: str, labels: str = "", without: str = "\n") -> list[float]:
         """Return the values of a metric of all bridges whose labels contain one text and not another."""
-        answers = [daemon.get("/metrics") for daemon in self.running]
-        series: list[Mapping[tuple[str, str], float]] = [read_metrics(each[1]) for each in answers if each is not None]
+        series = [read_metrics(daemon.metrics()) for daemon in self.running]
         return [
             value
             for each in series
