@@ -16,14 +16,9 @@ from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Study
 from exchange.text.display import count_noun
 from exchange.values.documents import document, encode_as
-from exchange.values.forms import Form, Forms
 
 SAMPLE_BYTES: Final = 32 << 20
 """Size of the sample in bytes, as files have them; a single part of an archive may be larger."""
-FORMS: Final[Forms] = {
-    "text": Form("bindings.auditing.estimate:to_lines", (".txt",)),
-    "json": Form("bindings.auditing.estimate:encode_json", (".json",)),
-}
 
 
 @document("EstimateJson", "version = 1, files, size, share, read, seconds, jobs, records, core_hours, hours")

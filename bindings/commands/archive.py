@@ -112,6 +112,9 @@ def inspect_command(
     Exit codes: 0 read, bad records or not; 1 no message has that key or id; 2 there is no archive, or none that can be
     audited.
     """
+    with exit_on_error():
+        if key is not None and message_id is not None:
+            raise InputError("--key and --message-id: give one of them")
     with exit_on_error(EXTRA):
         from bindings.archive.formats.conversion import explain_nothing
         from bindings.archive.formats.detect import Archive, detect
@@ -211,8 +214,6 @@ def _inspect_store(path: str, key: str | None, topic: str | None, message_id: st
     from bindings.archive.rocketmq.inspection import inspect_store
     from bindings.archive.rocketmq.store import open_store
 
-    if key is not None and message_id is not None:
-        raise InputError("--key and --message-id: give one of them")
     store = open_store(path)
     topics = None if topic is None else (topic,)
     if key is None and message_id is None:

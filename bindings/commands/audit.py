@@ -35,6 +35,7 @@ from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
+from exchange.values.forms import Form, Forms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
 ANY: Final = "*"
 EXTRA: Final = "audit"
 """The extra that brings all that an audit in one process needs."""
+ESTIMATE_FORMS: Final[Forms] = {
+    "text": Form("bindings.auditing.estimate:to_lines", (".txt",)),
+    "json": Form("bindings.auditing.estimate:encode_json", (".json",)),
+}
+"""The forms of an estimate."""
 
 
 @click.group(
@@ -128,6 +134,11 @@ def run_command(
 
     Exit codes: 0 every threshold kept; 1 a threshold missed, or more bad records than --max-bad; 2 bad usage or input.
     """
+    with exit_on_error():  # usage first: what counts takes a second to import
+        where.check(jobs, cache)
+        window = parse_time("--since", since), parse_time("--until", until)
+    if is_estimate and (outputs.form not in ESTIMATE_FORMS or outputs.files or outputs.save_tally):
+        raise click.UsageError(f"--estimate makes no report: it is printed as {' or '.join(ESTIMATE_FORMS)} alone")
     with exit_on_error(EXTRA):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import count, open_traffic, report_on
@@ -141,15 +152,11 @@ def run_command(
         elif compare_profile is not None:
             subject = subject.compared_with_release(compare_profile)
         vhost_taken = _vhost_taken(archive_vhost, subject.topology)
-        selection = Selection(vhost_taken, parse_time("--since", since), parse_time("--until", until))
+        selection = Selection(vhost_taken, *window)
         traffic = open_traffic(archives, mapped.mapping(), cache)
         refuse_outputs_in(traffic.archives)
         for notice in traffic.notices:
             echo_line(notice, err=True)
-        if jobs is not None and where.asked:
-            raise click.UsageError(f"{where.asked} is for Spark, and --jobs does without it")
-        if cache is not None and where.asked:
-            raise click.UsageError(f"{where.asked} is for Spark, which uses no --cache")
         refused = "--no-spark" if where.no_spark else "--jobs" if jobs else "--cache" if cache is not None else ""
         engine = traffic.choose_engine(asked=where.asked, refused=refused, jobs=jobs)
         traffic.check(spark=engine.spark, keep_bad=keep_bad, refused=refused)
@@ -245,6 +252,12 @@ def follow_command(
 
     Exit codes: as hashstar audit run.
     """
+    with exit_on_error():
+        where.check()
+        if where.no_spark:
+            raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
+        if is_pattern(archive):
+            raise InputError(f"{archive}: a pattern, and new files are looked for in one folder: name the folder")
     with exit_on_error("spark"):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import describe_archive, report_on
@@ -252,10 +265,6 @@ def follow_command(
         from bindings.auditing.spark.streaming import follow
 
         settings = thresholds.settings()
-        if where.no_spark:
-            raise InputError("--no-spark: hashstar audit follow needs Spark; hashstar audit run works without it")
-        if is_pattern(archive):
-            raise InputError(f"{archive}: a pattern, and new files are looked for in one folder: name the folder")
         refuse_outputs_within(archive)
         subject = _open_subject(source, vhost, profile, thresholds)
         selection = Selection(_vhost_taken(archive_vhost, subject.topology))
@@ -291,14 +300,12 @@ def follow_command(
 def _print_estimate(
     traffic: AuditInput, subject: Subject, selection: Selection, jobs: int | None, outputs: Outputs
 ) -> None:
-    """Print what an audit would take. Raises InputError, also for topics of Kafka; UsageError for forms of reports."""
-    from bindings.auditing.estimate import FORMS, estimate_audit
+    """Print what an audit would take. Raises InputError, also for topics of Kafka."""
+    from bindings.auditing.estimate import estimate_audit
 
-    if outputs.form not in FORMS or outputs.files or outputs.save_tally:
-        raise click.UsageError(f"--estimate makes no report: it is printed as {' or '.join(FORMS)} alone")
     if traffic.topics or traffic.files is None:
         raise InputError(f"{traffic.topics[0]}: of a topic, no sample can be drawn; omit --estimate")
-    print_form(FORMS[outputs.form], estimate_audit(traffic.files, subject.studies, selection, jobs))
+    print_form(ESTIMATE_FORMS[outputs.form], estimate_audit(traffic.files, subject.studies, selection, jobs))
 
 
 def _open_subject(source: str, vhost: str | None, profile: str | None, thresholds: Thresholds) -> Subject:

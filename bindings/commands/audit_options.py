@@ -117,6 +117,13 @@ class SparkOptions:
             raise click.UsageError(f"{name} is for Spark, and --no-spark does without it")
         return name
 
+    def check(self, jobs: int | None = None, cache: str | None = None) -> None:
+        """Raise UsageError for options that do not go together, InputError for a setting that is none."""
+        if self.asked and (jobs is not None or cache is not None):
+            why = "which uses no --cache" if jobs is None else "and --jobs does without it"
+            raise click.UsageError(f"{self.asked} is for Spark, {why}")
+        self.settings  # noqa: B018  the property checks them
+
     @property
     def settings(self) -> dict[str, str]:
         """Settings of Spark, by name. Raises InputError."""

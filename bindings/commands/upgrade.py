@@ -177,8 +177,6 @@ def upgrade_command(
     with exit_on_error("spark" if archives else ""):
         if not transform:
             raise InputError(f"--transform: give names of transformations: {', '.join([DEFAULT, *NAMES])}")
-        if page == Path(STDOUT) and output == STDOUT:
-            raise InputError("--html and --output cannot both be standard output")
         with show_status("reading ..."):
             opened = open_source(source, vhost, seconds=read_timeout()).allowing_unread(allow_unread)
             addresses = _read_addresses(live, other_address)

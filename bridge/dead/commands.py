@@ -111,26 +111,28 @@ def dead_command(
     Exit codes: 0 looked at, also where there is nothing; 1 not all that was to be published was; 2 no such source, or
     bad usage.
     """
+    is_amqp, is_broker = has_scheme(source, ("amqp", "amqps")), has_scheme(source, SCHEMES)
+    moves = to is not None or undo
+    with exit_on_error():  # usage first: what reads archives and asks brokers takes a second to import
+        from exchange.selector import Selector
+
+        if (queue is not None) != is_amqp:
+            raise InputError("--queue is for amqp://, and needed there")
+        _check_options(to, rate, edit, ledger, undo=undo, dry_run=dry_run, target=target)
+        if moves:
+            _check_ways(source, to, target, undo=undo)
+        url, topic = _read_topic(source) if is_broker and not is_amqp else ("", "")
+        selector = None if where is None else Selector.parse(where)
     with exit_on_error("audit"):
         from bindings.archive.places import show_place
         from bridge.dead.groups import Grouping
         from bridge.dead.reading import Bounds
         from bridge.dead.report import build_report
         from bridge.dead.verdicts import Judge
-        from exchange.selector import Selector
 
-        selector = None if where is None else Selector.parse(where)
-        is_amqp = has_scheme(source, ("amqp", "amqps"))
-        if (queue is not None) != is_amqp:
-            raise InputError("--queue is for amqp://, and needed there")
-        moves = to is not None or undo
-        is_broker = has_scheme(source, SCHEMES)
-        _check_options(to, rate, edit, ledger, undo=undo, dry_run=dry_run, target=target)
-        if moves:
-            _check_ways(source, to, target, undo=undo)
         judge = None if topology is None else Judge(load(topology, vhost, profile))
         grouping = Grouping(judge, selector)
-        log = _make_log(source) if is_broker and not is_amqp else None
+        log = _make_log(url, topic) if topic else None
         bounds = Bounds(limit or (LOOKED_AT if is_broker else None), wait)
         with show_progress("reading") as step:
             if is_amqp:
@@ -285,15 +287,20 @@ def _peek(
         return asyncio.run(peek(url, queue, bounds, grouping.add, management, allow_counted=allow_counted))
 
 
-def _make_log(url: str) -> Log:
-    from bridge.dead.logs.systems import make_log
-
+def _read_topic(url: str) -> tuple[str, str]:
+    """Return the address of a cluster and the topic that a source names. Raises InputError."""
     address = parse_address(url, SCHEMES, SCHEMES[url.partition("://")[0].lower()])
     topic = unquote(address.path[1:])
     if not topic or address.query or address.fragment:
         raise InputError(f"not a topic: write {SCHEMES[address.scheme]}")
-    with exit_on_error(address.scheme):
-        return make_log(f"{address.scheme}://{address.login}{address.hosts}", topic)
+    return f"{address.scheme}://{address.login}{address.hosts}", topic
+
+
+def _make_log(url: str, topic: str) -> Log:
+    with exit_on_error(url.partition("://")[0]):
+        from bridge.dead.logs.systems import make_log
+
+        return make_log(url, topic)
 
 
 def _read_log(log: Log, bounds: Bounds, grouping: Grouping) -> Read:

@@ -118,7 +118,7 @@ def test_a_misspelt_form_is_answered_with_the_one_that_it_may_mean() -> None:
 
 
 TABLES = (
-    "bindings.auditing.estimate:FORMS", "bindings.checking.forms:FORMS", "bindings.diffing.forms:FORMS",
+    "bindings.commands.audit:ESTIMATE_FORMS", "bindings.checking.forms:FORMS", "bindings.diffing.forms:FORMS",
     "bindings.drawing.forms:FORMS", "bindings.drift.forms:FORMS", "bindings.report.forms:FORMS", "bindings.report.inspection:ARCHIVE_FORMS",
     "bindings.report.inspection:MATCH_FORMS", "bindings.report.inspection:STORE_FORMS",
     "bindings.upgrading.forms:FORMS", "bridge.consumers.groups.commands:FORMS", "bridge.daemon.commands:FORMS",
