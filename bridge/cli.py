@@ -59,6 +59,9 @@ OURS: Final = {
     "rocketmq": "bridge.scaling.commands", "schema": "bridge.schema.command",
 }  # fmt: skip
 """The name of a command of this package -> the module that defines it, as ``NAME_command``."""
+LOGS: Final = ("bridge", "aio_pika", "aiormq", "pika")
+"""Logs of clients, ours and others, librdkafka's among them (``bridge.kafka``). Commands say what goes wrong once, in
+their own words; ``bridge run`` has a log, which gets all of it."""
 
 
 class Program(CommandGroup):
@@ -92,6 +95,9 @@ class Program(CommandGroup):
     def load(name: str) -> click.Command | None:
         """Import and return a command; None if there is none of this name."""
         if name in OURS:
+            logging = import_module("logging")  # not at the top: asyncio brings it, and few commands need that
+            for log in LOGS:  # Python prints what no handler takes
+                logging.getLogger(log).addHandler(logging.NullHandler())
             command: click.Command = getattr(import_module(OURS[name]), f"{name}_command")
             return command
         return find_command(name) if name in MODULES else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import threading
@@ -183,8 +182,6 @@ def check_command(offline: bool, form: str, pipeline: str | None, path: Path) ->
         from bridge.daemon.config import read_config
         from bridge.daemon.probe import check, choose_pipeline
 
-        # Clients log each attempt to connect; the findings already have the reason, once.
-        logging.getLogger("bridge").addHandler(logging.NullHandler())
         config = read_config(path)
         report = await check(config if pipeline is None else choose_pipeline(config, pipeline), offline=offline)
         print_form(FORMS[form], report)

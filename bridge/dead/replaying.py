@@ -40,6 +40,7 @@ from bridge.pump.pump import Inlet, Pump
 from exchange.entities.entities import Queue
 from exchange.errors import InputError
 from exchange.routing.router import Router
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 
 WINDOW: Final = 500
@@ -48,6 +49,8 @@ READ: Final = 1_000
 """Maximum number of dead letters of one read of a rehearsal."""
 PATIENCE: Final = 30.0
 """Seconds for which a full queue is waited for."""
+SILENCE: Final = 5.0
+"""Seconds without a confirm after which it is said what is waited for; again after twice as many."""
 
 
 @dataclass(slots=True)
@@ -156,7 +159,11 @@ async def _move(
         user.stopper = partial(loop.call_soon_threadsafe, pump.stop)
         if user.has_stopped:  # before, or while no pump ran
             pump.stop()
-        await pump.run()  # once more if the connection was lost with the last acknowledgements
+        watching = asyncio.create_task(_show_waits(pump, target, outcome, user.show))
+        try:
+            await pump.run()  # once more if the connection was lost with the last acknowledgements
+        finally:
+            watching.cancel()
         outcome.is_stopped = pump.draining
     outcome.left.update(source.left.values())
     if source.is_missing and isinstance(choices, Back):
@@ -164,6 +171,27 @@ async def _move(
     elif (fault := source.fault or target.fault) is not None:
         raise InputError(fault)
     return source.is_settled
+
+
+async def _show_waits(pump: Pump, target: Target, outcome: Outcome, show: Callable[[str], None]) -> None:
+    """Print what is waited for, once nothing has moved for `SILENCE`, and for twice, four times as long; until
+    cancelled.
+    """
+    loop, outlet = asyncio.get_running_loop(), pump.outlets[0]
+    seen, since, wait = None, loop.time(), SILENCE
+    while True:
+        await asyncio.sleep(SILENCE / 5)
+        now = outlet.connected, outcome.moved, outcome.left.total(), bool(pump.in_flight)
+        if now != seen:
+            seen, since, wait = now, loop.time(), SILENCE
+        elif loop.time() - since >= wait and (pump.in_flight or not outlet.connected):
+            what = f"not connected for {wait:.0f} s"
+            if outlet.connected:
+                reasons = [target.trouble, *[each.reason for each in outlet.waiting.values()], "no answer yet"]
+                what = f"{count_noun(pump.in_flight, 'message')} not confirmed for {wait:.0f} s"
+                what += f": {next(filter(None, reasons))}"
+            show(f"{target.name}: {what}; it is waited for")
+            wait *= 2
 
 
 class _Leaving(Target):

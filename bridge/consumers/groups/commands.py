@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
-from collections.abc import Coroutine
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 
 import click
 
@@ -17,8 +15,6 @@ from exchange.commands.output import form_options, output_option, print_form
 from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun
 from exchange.values.forms import Form, Forms
-
-T = TypeVar("T")
 
 VARIABLE: Final = "HASHSTAR_AMQP_URL"
 LOCAL: Final = "amqp://guest:guest@127.0.0.1"
@@ -69,7 +65,7 @@ def create_command(
         from bridge.consumers.groups import PartitionedQueue, create
 
         wanted = PartitionedQueue(queue, slots, queue_type)
-        is_new = _run(create(_address(url), wanted, partitions, dry_run=dry_run))
+        is_new = asyncio.run(create(_address(url), wanted, partitions, dry_run=dry_run))
     planned = " would be declared; nothing was changed" if dry_run else ""
     echo_line(f"{queue}: {count_noun(partitions, 'partition')}" + (planned if is_new else ", unchanged"))
 
@@ -105,7 +101,7 @@ def resize_command(
         with show_status("connecting ...") as show:
             # In a pipe, too, each step is a line: it may wait long for members.
             report = show if sys.stderr.isatty() else lambda text: echo_line(text, err=True)
-            is_changed = _run(
+            is_changed = asyncio.run(
                 resize(_address(url), queue, partitions, grace=grace, wait=wait, dry_run=dry_run, report=report)
             )
     planned = " would be the new number; nothing was changed" if dry_run else ""
@@ -131,17 +127,10 @@ def describe_command(url: str | None, form: str, listen: float, queue: str) -> N
         from bridge.consumers.groups.description import describe
 
         with show_status("listening ..."):
-            described = _run(describe(_address(url), queue, listen=listen))
+            described = asyncio.run(describe(_address(url), queue, listen=listen))
         print_form(FORMS[form], described)
     sys.exit(1 if described.unowned else 0)
 
 
 def _address(url: str | None) -> str:
     return url or os.environ.get(VARIABLE) or LOCAL
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine; what goes wrong is reported once, by the command, and not also by the client's log."""
-    logging.getLogger("aiormq").addHandler(logging.NullHandler())
-    logging.getLogger("aiormq").propagate = False
-    return asyncio.run(work)

@@ -29,6 +29,7 @@ ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 
 QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that are made and dropped, and has no parent
 """Logger of clients whose lines concern no one: those made to check their settings, and those that only ask."""
+QUIET.addHandler(logging.NullHandler())  # Python prints warnings that no handler takes
 
 
 def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:

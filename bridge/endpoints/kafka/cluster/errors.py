@@ -99,6 +99,11 @@ LINES: Final = 200
 _logged: Final[dict[tuple[str, str, str], tuple[float, int]]] = {}
 """Kind of a line, its client's kind and its text -> when it was logged last, and how often it was left out since."""
 
+WITHOUT_ID: Final = re.compile(r"Failed to acquire \w+ PID from broker [^ ]+: (.*?)(?:: retrying)?$")
+"""Line of librdkafka's log about a producer without an id; no callback gets it."""
+ASKED_AGAIN: Final = 5.0
+"""Seconds after which a producer without an id would have asked again, several times."""
+
 CONFIGURATION: Final = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT, KafkaError._UNKNOWN_PROTOCOL})
 """Errors of settings that contradict each other."""
 
@@ -131,6 +136,8 @@ class Reasons:
     def __init__(self, settings: Mapping[str, Any] = CONNECTING) -> None:
         self._last: KafkaError | None = None
         self._line = ""
+        self._without_id = "", 0.0
+        """Why the cluster had no producer id to give when it was asked last, and when that was, monotonic."""
         self._servers: Final = [each.strip() for each in str(settings.get("bootstrap.servers", "")).split(",")]
         self._uses_tls: Final = "SSL" in str(settings.get("security.protocol", "")).upper()
         self.connects_within: Final = float({**CONNECTING, **settings}[SETUP]) / 1_000
@@ -148,6 +155,8 @@ class Reasons:
             level = logging.DEBUG  # the setting is ours, and nobody can change it
         if parts[0] == "FAIL":
             self._line = parts[-1].rpartition("]: ")[2]
+        if no_id := WITHOUT_ID.search(parts[-1]):
+            self._without_id = f"the cluster has no producer id to give yet: {no_id[1]}", monotonic()
         if level <= logging.DEBUG:
             LOG.log(level, form, *parts)
             return
@@ -180,6 +189,11 @@ class Reasons:
             return ""
         text = self._line if self._last.code() == KafkaError._ALL_BROKERS_DOWN else describe_error(self._last)
         return NODE.sub("", text.partition(" (")[0])
+
+    def find_why_not_begun(self) -> str:
+        """Return why a producer cannot begin to write, as it asks for its id again and again; "" if that is not so."""
+        reason, at = self._without_id
+        return reason if monotonic() - at < ASKED_AGAIN else ""
 
     def note_connected(self, connected: Iterable[str], away: Iterable[str]) -> None:
         """Forget the last error, as these brokers are connected since; one of a broker that is ``away`` may last."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from bridge.endpoints.kafka.cluster.addresses import QUIET
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_committed, make_asking_consumer
 from bridge.endpoints.kafka.cluster.errors import WITHHELD
 
@@ -83,7 +84,8 @@ class Asker:
     def connect(self) -> tuple[AdminClient, Consumer]:
         """Return the clients, made anew if there are none. Raises KafkaException for settings that are wrong."""
         if self._clients is None:
-            self._clients = AdminClient({**self._settings, **ASKING}), make_asking_consumer(self._settings)
+            admin = AdminClient({**self._settings, **ASKING}, logger=QUIET)
+            self._clients = admin, make_asking_consumer(self._settings)
         return self._clients
 
     def fetch_ids(self, topics: Collection[str]) -> dict[str, str]:

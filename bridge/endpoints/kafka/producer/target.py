@@ -135,8 +135,10 @@ class Connection(ABC):
         return self.health.trouble
 
     def find_reason(self) -> str:
-        """Return why brokers do not answer, behind a colon: a quota, or the last error; "" if none is known."""
-        reason = self.health.find_quota(monotonic()) or self.reasons.latest
+        """Return why brokers do not answer, behind a colon: a quota, no producer id, or the last error; "" if none is
+        known.
+        """
+        reason = self.health.find_quota(monotonic()) or self.reasons.find_why_not_begun() or self.reasons.latest
         return reason and f": {reason}"
 
 

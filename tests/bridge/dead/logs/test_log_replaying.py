@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -51,6 +51,11 @@ class Cluster:
     written: list[Record] = field(default_factory=list)
     alive: bool = True
     most_unsure: int = 0
+    opens_after: float = 0.01
+    writes_after: float = 0.0
+    """Seconds until a target is open, and until it then begins to write."""
+    said: list[str] = field(default_factory=list)
+    """What the user of a replay was shown."""
 
     def put(
         self, partition: int, time: int, key: bytes, value: bytes, topic: str = "orders", tenant: str = "x"
@@ -110,7 +115,7 @@ class ModelTarget(Target):
         self.task: asyncio.Task[None] | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        await pass_time(0.01)
+        await pass_time(self.cluster.opens_after)
         self.receiver, self.under_way = receiver, []
         self.task = asyncio.create_task(self.work())
 
@@ -120,6 +125,7 @@ class ModelTarget(Target):
 
     async def work(self) -> None:
         cluster = self.cluster
+        await pass_time(cluster.writes_after)
         while True:
             await pass_time(cluster.random.uniform(0, 0.03))
             count = cluster.random.randint(1, 8)
@@ -167,7 +173,7 @@ def run(cluster: Cluster, path: Path, order: Order, kill_at: float | None = None
         planned = await plan(order, ledger, log)
         assert planned.left["no topic"] == 0
         topics = [name for _, name in planned.goes]
-        return await replay(order, ledger, User(lambda _: None), log, topics)
+        return await replay(order, ledger, User(cluster.said.append), log, topics)
 
     async def live() -> Outcome | None:
         ledger = Paper(path, "topic")
@@ -307,6 +313,23 @@ def test_what_a_cluster_refuses_stays_and_others_pass(tmp_path: Path) -> None:
         assert done is not None
         assert (done.moved, done.left) == (moved, {"too large": 1})
     assert published(cluster) == [b"0", b"2"]
+
+
+def test_a_replay_that_waits_says_for_what_and_how_long_and_no_other_says_anything(tmp_path: Path) -> None:
+    cluster = Cluster(Random(0), opens_after=12.0, writes_after=22.0)
+    fill(cluster, b"0", b"1")
+    assert run(cluster, tmp_path / "slow", ORDER) is not None
+    assert cluster.said == [
+        "model: not connected for 5 s; it is waited for",
+        "model: not connected for 10 s; it is waited for",
+        "model: 2 messages not confirmed for 5 s: no answer yet; it is waited for",
+        "model: 2 messages not confirmed for 10 s: no answer yet; it is waited for",
+        "model: 2 messages not confirmed for 20 s: no answer yet; it is waited for",
+    ]
+    cluster = Cluster(Random(0))
+    fill(cluster, *[b"%d" % number for number in range(20)])
+    assert run(cluster, tmp_path / "at-a-rate", replace(ORDER, rate=0.1)) is not None  # it lasts for minutes
+    assert cluster.said == []
 
 
 def test_letters_die_again_into_the_topic_that_is_read_and_the_run_ends(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +32,7 @@ from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.tiers import examples
 from tests.support.waiting import find_limit
 
+ROOT = Path(__file__).parents[4]
 NAMELESS = explain("127.0.0.1:9092: no answer from name servers")
 OURS = [("orders", 0)]
 
@@ -275,6 +280,47 @@ def test_a_line_of_librdkafka_is_logged_once_a_minute_with_the_number_left_out(
     ]  # fmt: skip
     Reasons().log(logging.ERROR, "%s [%s] %s", "FAIL", "hashstar#producer-1", "[thrd:h]: h:9092/1: Disconnected")
     assert caplog.records[-1].getMessage().endswith("Disconnected")
+
+
+def test_a_producer_that_is_given_no_id_says_so_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("bridge.endpoints.kafka.cluster.errors.monotonic", lambda: now)
+    reasons = Reasons()
+    assert reasons.find_why_not_begun() == ""
+    text = "Failed to acquire idempotence PID from broker h:9092/1: Broker: Coordinator load in progress: retrying"
+    reasons.log(logging.ERROR, "%s [%s] %s", "GETPID", "hashstar#producer-1", f"[thrd:main]: {text}")
+    reason = "the cluster has no producer id to give yet: Broker: Coordinator load in progress"
+    assert reasons.find_why_not_begun() == reason
+    now += 5.0
+    assert reasons.find_why_not_begun() == ""
+
+
+def test_every_client_of_kafka_is_given_where_it_logs() -> None:
+    """One without a logger would write librdkafka's lines to standard error, whatever command has made it."""
+    calls = [
+        (path.name, node)
+        for package in ("exchange", "bindings", "bridge")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Consumer", "Producer", "AdminClient"}
+        if "confluent_kafka" in path.read_text("utf-8")
+    ]
+    assert len(calls) > 5
+    silent = [(name, node.lineno) for name, node in calls if "logger" not in {each.arg for each in node.keywords}]
+    assert silent == []
+
+
+def test_commands_let_no_line_of_a_clients_log_through() -> None:
+    code = (
+        "import logging\nfrom bridge.cli import OURS, Program\n"
+        "for name in OURS: Program.load(name)\n"
+        "for name in ('bridge.kafka', 'bridge.rocketmq.remoting.client', 'aiormq.connection', 'aio_pika', 'pika.x'):\n"
+        "    logging.getLogger(name).error('raw')\n"
+        "from bridge.endpoints.kafka.cluster.addresses import QUIET\nQUIET.error('raw')\n"
+        "logging.getLogger('other').error('shown')"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stderr == "shown\n"
 
 
 def test_a_warning_about_a_setting_of_our_own_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
