@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -12,22 +13,60 @@ from click.testing import CliRunner
 from bindings.checking.rules.table import RULES
 from bindings.sources.language.formatter import format_text
 from bridge.cli import hashstar
-from docs.scripts.finding_pages import EXAMPLES, PAGES, RELEASES, ROOT, find_example, render_pages
+from docs.scripts.finding_pages import (
+    EXAMPLES,
+    PAGES,
+    RELEASES,
+    ROOT,
+    describe_releases,
+    find_example,
+    find_releases,
+    render_index,
+    render_page,
+)
 from exchange.entities.releases import PROFILES, find_profile_by_name
 from tests.support.pages import blocks
 
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    """Return the pages as they would be written now."""
-    return render_pages()
+RANGES: Final = {
+    describe_releases(RELEASES[first:end]): RELEASES[first:end]
+    for first, end in combinations(range(len(RELEASES) + 1), 2)
+}
+"""Text of a page about releases -> these."""
 
 
-def test_the_pages_are_up_to_date(pages: dict[str, str]) -> None:
+def read_page(code: str) -> str:
+    return (PAGES / f"{code}.md").read_text("utf-8")
+
+
+def read_releases(code: str) -> tuple[str, ...]:
+    """Return the releases that the page of a code names."""
+    found = re.search(r"^\*\*Releases:\*\* (.*)$", read_page(code), re.MULTILINE)
+    assert found, code
+    return RANGES[found[1]]
+
+
+def test_the_pages_are_up_to_date() -> None:
     """``python -m docs.scripts.finding_pages`` writes them anew."""
+    pages = {f"{code}.md": render_page(rule, read_releases(code)) for code, rule in RULES.items()}
+    pages["index.md"] = render_index()
     assert {page.name: page.read_text("utf-8") for page in PAGES.glob("*.md")} == pages
+
+
+def test_a_page_names_the_releases_between_which_its_example_begins_and_ceases_to_have_its_finding() -> None:
+    for code in RULES:
+        named = read_releases(code)
+        first, end = RELEASES.index(named[0]), RELEASES.index(named[-1]) + 1
+        around = [*RELEASES[max(0, first - 1) : first + 1], *RELEASES[end - 1 : end + 1]]
+        assert find_releases(code, around) == [release for release in around if release in named], code
+
+
+@pytest.mark.process
+def test_a_page_names_the_releases_with_its_finding_and_no_others() -> None:
+    """Each example is checked with each of 36 releases, which takes long; with those where it changes, above."""
+    assert {code: (*find_releases(code),) for code in RULES} == {code: read_releases(code) for code in RULES}
 
 
 def test_there_is_an_example_for_each_code() -> None:
@@ -60,9 +99,9 @@ def test_the_page_that_a_rule_names_is_there() -> None:
         assert (PAGES / f"{rule.code}.md").is_file()
 
 
-def test_links_of_the_pages_lead_to_files_that_are_there(pages: dict[str, str]) -> None:
-    for text in pages.values():
-        for link in LINK.findall(text):
+def test_links_of_the_pages_lead_to_files_that_are_there() -> None:
+    for page in PAGES.glob("*.md"):
+        for link in LINK.findall(page.read_text("utf-8")):
             assert (PAGES / link.partition("#")[0]).resolve().is_file(), link
 
 

@@ -57,15 +57,16 @@ MEANINGS: Final = {
 
 def render_pages() -> dict[str, str]:
     """Return name of a page -> its text, for all rules and for the index. Raises OSError if an example is missing."""
-    pages = {f"{code}.md": _render_page(rule) for code, rule in RULES.items()}
-    return {**pages, "index.md": _render_index()}
+    pages = {f"{code}.md": render_page(rule, find_releases(code)) for code, rule in RULES.items()}
+    return {**pages, "index.md": render_index()}
 
 
-def _render_page(rule: Rule) -> str:
-    return "\n".join(_page_lines(rule)) + "\n"
+def render_page(rule: Rule, releases: Sequence[str]) -> str:
+    """Return the page of a rule whose example has its finding under the rules of these releases."""
+    return "\n".join(_page_lines(rule, releases)) + "\n"
 
 
-def _page_lines(rule: Rule) -> Iterator[str]:
+def _page_lines(rule: Rule, releases: Sequence[str]) -> Iterator[str]:
     example, source = find_example(rule.code)
     yield f"# {rule.code}: {rule.name}"
     yield ""
@@ -78,7 +79,7 @@ def _page_lines(rule: Rule) -> Iterator[str]:
         yield ""
         yield f"It is looked for only where it is selected by its whole code: `--select HS,{rule.code}`."
     yield ""
-    yield f"**Releases:** {_describe_releases(_find_releases(source, rule.code))}"
+    yield f"**Releases:** {describe_releases(releases)}"
     yield ""
     yield "## Example"
     yield ""
@@ -109,12 +110,13 @@ def _check(example: str, code: str, release: str | None = None) -> CheckResult:
         return check_sources([example], CodeSelection([code]), profile=release)
 
 
-def _find_releases(example: str, code: str) -> list[str]:
-    """Return those of `RELEASES` under whose rules the example has the finding."""
-    return [release for release in RELEASES if any(_check(example, code, release).reports[0].findings())]
+def find_releases(code: str, among: Sequence[str] = RELEASES) -> list[str]:
+    """Return the releases under whose rules the example of a code has its finding."""
+    _, source = find_example(code)
+    return [release for release in among if any(_check(source, code, release).reports[0].findings())]
 
 
-def _describe_releases(found: Sequence[str]) -> str:
+def describe_releases(found: Sequence[str]) -> str:
     """Return ``all, from 3.10 on``, ``4.0 and later``, ``before 4.0`` or ``from 4.3.0, before 4.3.2``.
 
     Raises ValueError if there is a gap.
@@ -130,7 +132,8 @@ def _describe_releases(found: Sequence[str]) -> str:
     return f"from {found[0]}, {before}" if at else before
 
 
-def _render_index() -> str:
+def render_index() -> str:
+    """Return the page that lists all codes."""
     return "\n".join(_index_lines()) + "\n"
 
 
