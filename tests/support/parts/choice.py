@@ -7,7 +7,7 @@ import of the product beside the part does not count, as it has tests of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -20,6 +20,8 @@ IMAGES: Final = PurePath(".ci/images.d")
 SERVERS: Final = ("rabbitmq", "kafka", "rocketmq")
 """Folders of `IMAGES` whose images tests use; others are of CI's own."""
 TABLES: Final = "tests.support.parts."
+UNTELLING: Final = frozenset({"__init__.py", "conftest.py", "golden", *AROUND})
+"""Names that too many files and folders have."""
 
 
 class Contents(NamedTuple):
@@ -66,10 +68,10 @@ def _without(part: Part) -> tuple[str, ...]:
 
 def owns(part: Part, path: PurePath | str) -> bool:
     """Return whether a file is one of the tests of a part: in one of its folders, and in none of another in that."""
-    file = PurePath(path)
-    if not any(PurePath(folder) in file.parents for folder in part.folders):
+    text = str(path)
+    if not any(text.startswith(f"{folder}/") for folder in part.folders):
         return False
-    narrower = find_part(file)
+    narrower = find_part(text)
     return narrower is None or part not in PARTS or narrower is part
 
 
@@ -86,7 +88,7 @@ def _find_reason(contents: Contents, graph: Graph, path: str) -> str | None:
     file = PurePath(path)
     if owns(contents.part, file):
         return "a test of it"
-    module = next((name for name, each in graph.paths.items() if each == path), None)
+    module = graph.names.get(path)
     if module is not None:
         chain = contents.product.get(module) or contents.around.get(module)
         if chain:
@@ -120,19 +122,24 @@ def _find_name(contents: Contents, file: PurePath) -> str | None:
     """Return the module that names a file around the product: by its path, name or folder, or how it begins."""
     if file.parts[0] in PRODUCT:
         return None
-    is_code = file.suffix == ".py"
-    folder = None if is_code and file.parts[0] == "tests" else file.parent.name
+    named = (each for each in _list_names(file, contents.words) if each in contents.strings)
+    return next((f"named in {contents.strings[each]}" for each in named), None)
+
+
+def _list_names(file: PurePath, words: Collection[str]) -> Iterator[str]:
+    """Yield the strings that name a file: paths that it ends with or is below, its name and folder, how it begins."""
+    parts = file.parts
+    yield from ("/".join(parts[-count:]) for count in range(len(parts), 1, -1))
+    for top in ("/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)):
+        yield f"{top}/"
+        if "/" in top:
+            yield top
     # A README.md has many twins: which one is meant says the name of its folder.
-    name = file.name if len(file.parts) == 1 or file.parent.name in contents.words else None
-    names = {name, folder} - {"__init__.py", "conftest.py", "golden", *AROUND, ""}
-    for string, module in contents.strings.items():
-        if (
-            string in names
-            or ("/" in string and (f"/{file}".endswith(f"/{string}") or f"{file}".startswith(string.rstrip("/") + "/")))
-            or ("-" in string[1:] and file.parent.name == "golden" and file.name.startswith(string))
-        ):
-            return f"named in {module}"
-    return None
+    name = file.name if len(parts) == 1 or file.parent.name in words else None
+    folder = None if file.suffix == ".py" and parts[0] == "tests" else file.parent.name
+    yield from (each for each in (name, folder) if each and each not in UNTELLING)
+    if file.parent.name == "golden":
+        yield from (file.name[:end] for end in range(len(file.name), 1, -1) if "-" in file.name[1:end])
 
 
 def _is_apart(file: PurePath) -> bool:

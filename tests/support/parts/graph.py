@@ -38,6 +38,7 @@ class Graph:
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Read the texts of modules, by their paths from the top."""
         names = {path: _name_module(path) for path in texts}
+        self.names: Final[Mapping[str, str]] = names
         self.paths: Final[Mapping[str, str]] = {name: path for path, name in names.items()}
         known = frozenset(names.values())
         self.sources: Final[Mapping[str, Source]] = {
