@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeGuard
@@ -17,6 +18,8 @@ WAITS: Final = {
     "wait": 0, "wait_for": 1,
 }  # fmt: skip
 """Name of a function that waits -> place of its limit among the arguments; None: it is given by name only."""
+HINT: Final = re.compile(rf"\b({'|'.join(WAITS)})\(|\bmonotonic\b|\bsleep\b")
+"""What a module has in its text that waits: without it, there is no need to parse."""
 NAMES: Final = {"timeout", "request_timeout", "inactivity_timeout"}
 MOST: Final = 480
 """Limits of so many seconds and more are those of a whole test, or of a virtual clock."""
@@ -42,13 +45,14 @@ ALLOWED: Final = {
 
 def find_limits(source: str) -> Iterator[int]:
     """Yield the line of each limit of a wait that is a number: of seconds, or of looks between which it sleeps."""
-    for call in walk(ast.parse(source)):
-        if _adds_number_to_clock(call) or _counts_looks(call):
-            yield call.lineno
+    for call in walk(ast.parse(source)) if HINT.search(source) else ():
         if not isinstance(call, ast.Call):
+            if _adds_number_to_clock(call) or _counts_looks(call):
+                yield call.lineno
             continue
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name not in WAITS or ast.unparse(call.func) == "pytest.mark.timeout":  # tests/conftest.py stretches it
+        # tests/conftest.py stretches that of a mark.
+        if name not in WAITS or (name == "timeout" and ast.unparse(call.func) == "pytest.mark.timeout"):
             continue
         place = WAITS[name]
         given = [call.args[place]] if place is not None and len(call.args) > place else []
