@@ -164,7 +164,9 @@ class FateJson(TypedDict):
     messages: int
 
 
-class PipelineJson(TypedDict):
+@document("PipelineJson")
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
     """A pipeline of several."""
 
     name: str
@@ -175,7 +177,7 @@ class PipelineJson(TypedDict):
     draining: bool
     drained: bool
     unsettled: int
-    missing: list[str]
+    missing: tuple[str, ...]
     """Why it is not ready."""
 
 
@@ -212,7 +214,7 @@ class StatusJson(TypedDict):
     drained: bool
     """Whether it was drained, or all pipelines were: nothing is read or under way, and its sources are closed."""
     unsettled: int
-    pipelines: NotRequired[list[PipelineJson]]
+    pipelines: NotRequired[list[PipelineStatus]]
     """The pipelines, if the file has several; each source, target, condition and fate has the name of its own then."""
     sources: list[SourceJson]
     targets: list[TargetJson]

@@ -41,7 +41,7 @@ from urllib.parse import parse_qs
 from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
-from bridge.daemon.asking.rows import describe_pipeline, join_histories, list_fates, list_sources, list_targets
+from bridge.daemon.asking import rows
 from bridge.daemon.config import Config
 from bridge.daemon.gauges import build_info, read_bridge_gauges, read_gauges, read_process_metrics
 from bridge.daemon.metrics import BUCKETS, Gauges, Metrics, Reloads, format_metrics
@@ -159,17 +159,17 @@ class Web:
             "draining": any(each.draining for each in running),
             "drained": all(each.drained for each in running),
             "unsettled": sum([each.pump.in_flight for each in pumps.values()]),
-            "sources": [row for name, each in pumps.items() for row in list_sources(name, each)],
-            "targets": [row for name, each in pumps.items() for row in list_targets(name, each)],
-            "fates": [row for name, each in pumps.items() for row in list_fates(name, each)],
+            "sources": rows.list_rows(pumps, rows.list_sources),
+            "targets": rows.list_rows(pumps, rows.list_targets),
+            "fates": rows.list_rows(pumps, rows.list_fates),
             "latency_bounds": list(BUCKETS),
-            "history": join_histories({name: each.health.history.as_json() for name, each in pumps.items()}),
+            "history": rows.join_histories({name: each.health.history.as_json() for name, each in pumps.items()}),
             "reloads": reloads.counts["reloaded"],
             "last_reload": reloads.last,
             "reload_refused": reloads.refusal,
         }
         if "" not in pumps:
-            value["pipelines"] = [describe_pipeline(name, each, by_pipeline[name]) for name, each in pumps.items()]
+            value["pipelines"] = [rows.describe_pipeline(name, each, by_pipeline[name]) for name, each in pumps.items()]
         return encode_as(StatusJson, value)
 
     def metrics_text(self, pipelines: Collection[str] = ()) -> str:

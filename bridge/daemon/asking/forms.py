@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypedDict
 
-from bridge.daemon.asking.processes import Answers, EndpointStatus, Process
+from bridge.daemon.asking.processes import Answers, EndpointStatus, Process, name_state
 from bridge.daemon.views import StatusJson
 from exchange.text.numbers import write_time
 
@@ -56,10 +56,10 @@ def to_text(answers: Answers) -> Iterator[str]:
     has_pipelines = any(each.pipelines for each in processes)
     if has_pipelines:
         yield ""
-        standings = [(process, each) for process in processes for each in process.pipelines]
+        pipelines = [(process, each) for process in processes for each in process.pipelines]
         yield from _align(
             ("worker", "pipeline", "state", "not settled"),
-            [(f"{process.worker}", each.name, each.state, f"{each.unsettled:,}") for process, each in standings],
+            [(f"{process.worker}", each.name, name_state(each), f"{each.unsettled:,}") for process, each in pipelines],
             1 - are_several,
         )
     for title, counts, name in (

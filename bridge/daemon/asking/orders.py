@@ -10,7 +10,6 @@ from bridge.daemon.asking.processes import (
     ONE_PIPELINE,
     Answers,
     Process,
-    Standing,
     ask,
     ask_all,
     describe_refusal,
@@ -18,12 +17,13 @@ from bridge.daemon.asking.processes import (
     read_all,
     wait_for,
 )
+from bridge.daemon.views import PipelineStatus
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
 Order: TypeAlias = Literal["pause", "drain", "resume"]
 
-STATES: Final[dict[Order, Callable[[Process | Standing], bool]]] = {
+STATES: Final[dict[Order, Callable[[Process | PipelineStatus], bool]]] = {
     "pause": lambda each: each.paused,
     "drain": lambda each: each.drained,
     "resume": lambda each: not (each.paused or each.drained or each.draining),

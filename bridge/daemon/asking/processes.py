@@ -22,7 +22,7 @@ from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.config import read_http
-from bridge.daemon.views import Condition
+from bridge.daemon.views import Condition, PipelineStatus
 from bridge.table import Table
 from exchange.errors import InputError
 from exchange.files.names import WEB
@@ -57,24 +57,6 @@ class EndpointStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a pipeline of several is."""
-
-    name: str
-    ready: bool
-    ended: bool
-    paused: bool
-    draining: bool
-    drained: bool
-    unsettled: int
-
-    @property
-    def state(self) -> str:
-        """Its state in a word or two."""
-        return "ended" if self.ended else name_state(self)
-
-
-@dataclass(frozen=True, slots=True)
 class Process:
     """The state of a process of a bridge."""
 
@@ -97,7 +79,7 @@ class Process:
     targets: tuple[EndpointStatus, ...]
     document: dict[str, Any] = field(repr=False)
     """All of it, as the process has sent it."""
-    pipelines: tuple[Standing, ...] = ()
+    pipelines: tuple[PipelineStatus, ...] = ()
     """The pipelines of a file with several."""
 
     @property
@@ -106,15 +88,15 @@ class Process:
         return name_state(self) if self.alive else "hangs"
 
     @property
-    def parts(self) -> Sequence[Process | Standing]:
+    def parts(self) -> Sequence[Process | PipelineStatus]:
         """What an order is for: its pipelines that have not ended, or itself if the file has only one."""
         return [each for each in self.pipelines if not each.ended] if self.pipelines else [self]
 
 
-def name_state(of: Process | Standing) -> str:
-    """Return the state of a process that is alive, or of a pipeline that has not ended, in a word or two."""
-    for state in ("drained", "draining", "paused"):
-        if getattr(of, state):
+def name_state(of: Process | PipelineStatus) -> str:
+    """Return the state of a process that is alive, or of a pipeline, in a word or two."""
+    for state in ("ended", "drained", "draining", "paused"):
+        if getattr(of, state, False):
             return state
     return "ready" if of.ready else "not ready"
 
@@ -237,9 +219,10 @@ def parse_process(address: str, document: Any) -> Process:
 
     flags = ("ready", "ended", "paused", "draining", "drained")
 
-    def read_standing(entry: Any) -> Standing:
+    def read_pipeline(entry: Any) -> PipelineStatus:
         states = {name: read(entry, name, bool) for name in flags}
-        return Standing(name=read(entry, "name", str), unsettled=read(entry, "unsettled", int), **states)
+        name, missing = read(entry, "name", str), tuple(read(entry, "missing", list))
+        return PipelineStatus(name, unsettled=read(entry, "unsettled", int), missing=missing, **states)
 
     return Process(
         address=address,
@@ -247,7 +230,7 @@ def parse_process(address: str, document: Any) -> Process:
         conditions=read_all("conditions", read_condition),
         sources=read_all("sources", lambda each: read_endpoint(each, "lag", "unsettled", ended=each["ended"] is True)),
         targets=read_all("targets", lambda each: read_endpoint(each, "in_flight", "held")),
-        pipelines=read_all("pipelines", read_standing) if "pipelines" in document else (),
+        pipelines=read_all("pipelines", read_pipeline) if "pipelines" in document else (),
         **{name: read(document, name, *each) for name, each in kinds.items()},
     )
 
@@ -278,7 +261,7 @@ def ask_all(addresses: Sequence[str], call: Callable[[str], T]) -> list[T | Inpu
 
 
 def wait_for(
-    addresses: Sequence[str], holds: Callable[[Process | Standing], bool], seconds: float, pipeline: str | None = None
+    addresses: Sequence[str], holds: Callable[[Process | PipelineStatus], bool], seconds: float, pipeline: str | None
 ) -> tuple[Answers, bool]:
     """Look at all processes until all of them are so, ``seconds`` at most; return the last look, and whether they are.
 

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from bridge.daemon.metrics import STEP, HistoryJson
 from bridge.daemon.pumps import RunningPump
-from bridge.daemon.views import Condition, FateJson, PipelineJson, SourceJson, TargetJson
+from bridge.daemon.views import Condition, FateJson, PipelineStatus, SourceJson, TargetJson
 
 
-def describe_pipeline(name: str, running: RunningPump, conditions: Sequence[Condition]) -> PipelineJson:
-    """Return the row of a pipeline of several."""
+def describe_pipeline(name: str, running: RunningPump, conditions: Sequence[Condition]) -> PipelineStatus:
+    """Return the state of a pipeline of several."""
     pump = running.pump
-    return {
-        "name": name,
-        "ready": not conditions,
-        "ended": running.ended,
-        "paused": pump.paused,
-        "draining": pump.draining,
-        "drained": pump.drained,
-        "unsettled": pump.in_flight,
-        "missing": [str(each) for each in conditions],
-    }
+    return PipelineStatus(
+        name=name, ready=not conditions, ended=running.ended, paused=pump.paused, draining=pump.draining,
+        drained=pump.drained, unsettled=pump.in_flight, missing=tuple(map(str, conditions)),
+    )  # fmt: skip
 
 
-def list_sources(pipeline: str, running: RunningPump) -> Iterator[SourceJson]:
-    """Yield the rows of the sources of a pipeline, "" for the only one."""
+def list_rows(pumps: Mapping[str, RunningPump], list_own: Callable[[RunningPump], Iterator[Any]]) -> list[Any]:
+    """Return the rows of all pipelines, each with the name of its own unless that is "", as of the only one."""
+    rows = [(name, row) for name, each in pumps.items() for row in list_own(each)]
+    return [{"pipeline": name, **row} if name else row for name, row in rows]
+
+
+def list_sources(running: RunningPump) -> Iterator[SourceJson]:
+    """Yield the rows of the sources of a pipeline."""
     metrics = running.metrics
     for inlet in running.config.inlets:
         name = inlet.source.name
         state = running.health.sources[name]
-        row: SourceJson = {
+        yield {
             "name": name,
             "up": state.up,
             "ended": name in metrics.ended_sources,
@@ -52,16 +53,15 @@ def list_sources(pipeline: str, running: RunningPump) -> Iterator[SourceJson]:
             "on_hold": state.on_hold,
             "held": [{"origin": origin, "reason": reason} for origin, reason in state.held],
         }
-        yield {"pipeline": pipeline, **row} if pipeline else row
 
 
-def list_targets(pipeline: str, running: RunningPump) -> Iterator[TargetJson]:
-    """Yield the rows of the targets of a pipeline, "" for the only one."""
+def list_targets(running: RunningPump) -> Iterator[TargetJson]:
+    """Yield the rows of the targets of a pipeline."""
     metrics = running.metrics
     for outlet in running.pump.outlets:
         name = outlet.target.name
         state = running.health.targets[name]
-        row: TargetJson = {
+        yield {
             "name": name,
             "up": state.up,
             "places": sorted(outlet.target.places),
@@ -74,15 +74,13 @@ def list_targets(pipeline: str, running: RunningPump) -> Iterator[TargetJson]:
             "refusals": _counts_of(name, metrics.refusals),
             "latency": {"seconds": metrics.latency_sums.get(name, 0.0), "buckets": [*metrics.latencies.get(name, ())]},
         }
-        yield {"pipeline": pipeline, **row} if pipeline else row
 
 
-def list_fates(pipeline: str, running: RunningPump) -> Iterator[FateJson]:
-    """Yield the rows of what a pipeline has given up, "" for the only one."""
+def list_fates(running: RunningPump) -> Iterator[FateJson]:
+    """Yield the rows of what a pipeline has given up."""
     for (name, fate), count in list(running.metrics.fates.items()):
         if count:
-            row: FateJson = {"endpoint": name, "fate": fate, "messages": count}
-            yield {"pipeline": pipeline, **row} if pipeline else row
+            yield {"endpoint": name, "fate": fate, "messages": count}
 
 
 def join_histories(histories: Mapping[str, HistoryJson]) -> HistoryJson:
