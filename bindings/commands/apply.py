@@ -8,23 +8,21 @@ from typing import Final, NoReturn
 
 import click
 
-from bindings.analysis.crawl import Deadline
 from bindings.applying.address import Addresses
 from bindings.applying.amqp import OperationRefused, require_pika
-from bindings.applying.apply import PLANNING_SECONDS, Stopped, apply, plan_for
+from bindings.applying.apply import LivePlan, Stopped, apply, plan_for
 from bindings.applying.broker import InUse, LiveBroker
+from bindings.applying.forms import MAX_LISTED_STEPS, format_kept, format_plan, format_steps, format_stop
 from bindings.applying.live import Live, choose_topology
-from bindings.diffing.comparison.compare import compare
-from bindings.diffing.forms.text import format_meaning, format_settings, plan_lines
 from bindings.diffing.planning.plan import Plan, is_reserved
 from bindings.diffing.planning.step import Step
-from bindings.diffing.settings.changes import compare_settings
 from bindings.sources.open import Source, open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import (
     confirm,
     echo_error,
     echo_line,
+    echo_lines,
     exit_on_error,
     show_caveat,
     show_progress,
@@ -32,14 +30,10 @@ from exchange.commands.console import (
 )
 from exchange.commands.options import allow_unread_option, command, read_timeout, timeout_option, topology_option
 from exchange.errors import HashstarError, InputError
-from exchange.text.display import count_noun, escape_lines
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
-from exchange.topology.unread import find_unread, format_not_proved, format_unread
+from exchange.topology.unread import find_unread, format_not_proved
 
-MAX_LISTED_STEPS: Final = 20
-"""Maximum number of steps that are listed."""
-MEANING_LINES: Final = 40
-"""Maximum number of lines about what the plan means."""
 TWICE: Final = 2
 """Number of times that --prune is given to delete by an incomplete or empty file."""
 STOPPED: Final = 1
@@ -105,14 +99,12 @@ def apply_command(
         live = Live(addresses.management, wanted.vhost)
         planned = plan_for(live, wanted, prune=prune > 0)
         plan = planned.plan
-        _show_plan(
-            plan,
-            live.mark_unread(planned.before, live.exclusive_queues()),
-            planned.after,
-            f"virtual host {live.vhost!r} at {live.management.address}",
-        )
+        before = live.mark_unread(planned.before, live.exclusive_queues())
+        show_caveat(before.profile)
+        where = f"virtual host {live.vhost!r} at {live.management.address}"
+        echo_lines(format_plan(plan, before, planned.after, where))
         if not prune:
-            _show_kept(planned.before, planned.wanted)
+            echo_lines(format_kept(planned.before, planned.wanted))
         if plan.refused:
             raise InputError(f"{opened.name}: the broker would refuse what is marked above; nothing was changed")
     if wanted.unread and not wanted.allows_unread:  # what plugins make is no part of the file
@@ -132,18 +124,13 @@ def apply_command(
     except HashstarError as error:
         _stop(f"{error}. Nothing was changed")
     with broker:
-        try:
-            if live.topology(planned.wanted) != planned.before:
-                _stop("the broker has changed since the plan was made. Nothing was done; run it again")
-        except HashstarError as error:
-            _stop(f"{error}. Nothing was changed")
-        _carry_out(plan, broker)
+        _carry_out(planned, live, broker)
     done = count_noun(len(plan.steps), "step")
     try:
         left = planned.left_over(live)
     except HashstarError as error:
         _stop(f"{done} done, but what the broker has now cannot be read: {error}")
-    _print_steps("still different:", left)
+    echo_lines(format_steps("still different:", left))
     if left:
         _stop(f"{done} done, and the broker has something else all the same; run it again")
     echo_line(f"applied: {done}; the broker now matches the plan")
@@ -169,40 +156,6 @@ def _open(file: str, vhost: str | None) -> Source:
     return opened
 
 
-def _show_plan(plan: Plan, before: Topology, after: Topology, where: str) -> None:
-    show_caveat(before.profile)
-    if plan.steps:
-        echo_line(f"plan for {where}:")
-    for line in plan_lines(plan):
-        echo_line(line)
-    if not plan.steps:
-        for line in format_unread(find_unread(after)):
-            echo_line(line)
-        return
-    echo_line("meaning:")
-    meaning = compare(before, after.with_profile(before.profile), deadline=Deadline(PLANNING_SECONDS))
-    lines = [*format_meaning(meaning), *format_settings(compare_settings(before, after))]
-    for line in lines[:MEANING_LINES]:
-        echo_line(line)
-    if len(lines) > MEANING_LINES:
-        echo_line(f"  and {count_noun(len(lines) - MEANING_LINES, 'more line')}; hashstar diff prints all")
-
-
-def _show_kept(before: Topology, wanted: Topology) -> None:
-    """Print what --prune would delete."""
-    exchanges = [name for name in before.exchanges if name not in wanted.exchanges and not is_reserved(name)]
-    queues = [name for name in before.queues if name not in wanted.queues and not is_reserved(name)]
-    bindings = [binding for binding in before.bindings if binding not in wanted.bindings]
-    policies = [name for name in before.policies if name not in wanted.policies]
-    counts = (
-        (exchanges, "exchange", "exchanges"), (queues, "queue", "queues"), (bindings, "binding", "bindings"),
-        (policies, "policy", "policies"),
-    )  # fmt: skip
-    kept = ", ".join([count_noun(len(parts), *nouns) for parts, *nouns in counts if parts])
-    if kept:
-        echo_line(f"kept, although the file does not have it: {kept} (--prune deletes)")
-
-
 def _ask(plan: Plan, yes: bool) -> None:
     dangerous = sum(step.danger is not None for step in plan.steps)
     warned = f", {dangerous} of which can lose messages or lead them astray" if dangerous else ""
@@ -210,22 +163,27 @@ def _ask(plan: Plan, yes: bool) -> None:
     confirm(question, "--yes applies the plan, --dry-run only shows it", yes=yes)
 
 
-def _carry_out(plan: Plan, broker: LiveBroker) -> None:
-    """Apply a plan, and end the process if it stops on the way."""
-    done: list[Step] = []
+def _carry_out(planned: LivePlan, live: Live, broker: LiveBroker) -> None:
+    """Apply a plan unless the broker has changed since it was made, and end the process if it stops on the way."""
+    try:
+        if live.topology(planned.wanted) != planned.before:
+            _stop("the broker has changed since the plan was made. Nothing was done; run it again")
+    except HashstarError as error:
+        _stop(f"{error}. Nothing was changed")
+    steps, done = planned.plan.steps, list[Step]()
     try:
         with show_progress("applying") as step_bar:
 
             def report_step(step: Step) -> None:
                 done.append(step)
-                step_bar(len(done), len(plan.steps))
+                step_bar(len(done), len(steps))
 
-            apply(plan.steps, broker, progress=report_step)
+            apply(steps, broker, progress=report_step)
     except Stopped as error:
         certain = isinstance(error.cause, OperationRefused | InUse | ValueError | TypeError)
-        _show_stop(done, plan.steps[len(done) :], str(error), certain=certain)
+        _show_stop(done, steps[len(done) :], str(error), certain=certain)
     except KeyboardInterrupt:
-        _show_stop(done, plan.steps[len(done) :], "interrupted", certain=False)
+        _show_stop(done, steps[len(done) :], "interrupted", certain=False)
 
 
 def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certain: bool) -> NoReturn:
@@ -233,26 +191,8 @@ def _show_stop(done: Sequence[Step], left: Sequence[Step], reason: str, *, certa
 
     The first of ``left`` failed. Unless that is ``certain``, the broker may have carried it out all the same.
     """
-    _print_steps("done:", done)
-    echo_line("failed:" if certain else "failed, perhaps done:")
-    for step in left[:1]:
-        echo_line(f"  {_describe(step)}")
-    click.echo(escape_lines(f"      ! {reason}"))
-    _print_steps("not done:", left[1:])
+    echo_lines(format_stop(done, left, reason, certain=certain))
     _stop(f"stopped after {len(done)} of {count_noun(len(done) + len(left), 'step')}; run it again to go on")
-
-
-def _print_steps(title: str, steps: Sequence[Step]) -> None:
-    if steps:
-        echo_line(title)
-    for step in steps[:MAX_LISTED_STEPS]:
-        echo_line(f"  {_describe(step)}")
-    if len(steps) > MAX_LISTED_STEPS:
-        echo_line(f"  and {len(steps) - MAX_LISTED_STEPS} more")
-
-
-def _describe(step: Step) -> str:
-    return f"{'+' if step.added else '-'} {step}"
 
 
 def _stop(reason: str) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from bindings.report.inspection import ARCHIVE_FORMS, MATCH_FORMS, STORE_FORMS, format_bad, format_skipped
-from exchange.commands.console import echo_line, exit_on_error, show_progress
+from exchange.commands.console import echo_line, echo_lines, exit_on_error, show_progress
 from exchange.commands.options import CommandGroup, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import InputError
@@ -204,8 +204,7 @@ def convert_command(
 
 
 def _show_left_out(inspection: Inspection) -> None:
-    for line in [*format_skipped(inspection.unread), *format_bad(inspection.unread)]:
-        echo_line(line, err=True)
+    echo_lines([*format_skipped(inspection.unread), *format_bad(inspection.unread)], err=True)
 
 
 def _inspect_store(path: str, key: str | None, topic: str | None, message_id: str | None, form: str) -> None:

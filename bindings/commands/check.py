@@ -12,15 +12,16 @@ import click
 
 from bindings.checking.baseline import Baseline
 from bindings.checking.forms import FORMS
+from bindings.checking.forms.text import explain_rule, format_baseline
 from bindings.checking.report import CheckResult
-from bindings.checking.rules.table import NEVER, SEVERITIES, Rule, Severity
+from bindings.checking.rules.table import NEVER, SEVERITIES, Severity
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection, find_rules
-from bindings.fix.fix import FailedFile, FindingFix, NotFixable, diff_lines, fix_files, save_fixed
+from bindings.fix.fix import FailedFile, NotFixable, diff_lines, fix_files, format_fixes, save_fixed
 from bindings.sources.applications.importing import import_object
 from bindings.sources.files import save_form
 from exchange.commands.completion import SOURCE
-from exchange.commands.console import echo_error, echo_line, exit_on_error, fail, show_status, show_warnings
+from exchange.commands.console import echo_error, echo_line, echo_lines, exit_on_error, fail, show_status, show_warnings
 from exchange.commands.options import (
     STDOUT,
     accept_old_name,
@@ -33,16 +34,11 @@ from exchange.commands.options import (
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.release import profile_option
 from exchange.errors import InputError
-from exchange.text.display import count_noun
 
 ROOTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Environment variables with which GitHub and GitLab name the root of the repository in a job."""
 WITH_STATISTICS: Final = ("text", "json")
 """Forms that have statistics."""
-MAX_LISTED_FIXES: Final = 1_000
-"""Maximum number of fixes of one file that are listed."""
-MAX_NAMED_FINDINGS: Final = 10
-"""Maximum number of findings named that a baseline has and that are gone."""
 
 
 def _explain(context: click.Context, parameter: click.Parameter, code: str | None) -> None:
@@ -52,7 +48,7 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
         rules = find_rules(code)
     except InputError as error:
         fail(error)
-    click.echo("\n\n".join(map(_explanation, rules)))
+    click.echo("\n\n".join(map(explain_rule, rules)))
     context.exit()
 
 
@@ -191,7 +187,7 @@ def _show_fixes(sources: Sequence[str], selection: CodeSelection, vhost: str | N
                 else:
                     sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
             sys.stdout.buffer.flush()
-            _list_changes(outcome.name, outcome.left)
+            echo_lines(format_fixes(outcome.name, outcome.left), err=True)
     return code
 
 
@@ -208,37 +204,14 @@ def _fix(sources: Sequence[str], selection: CodeSelection, vhost: str | None, pr
                     raise outcome.error
                 continue
             save_fixed(outcome)
-            _list_changes(outcome.name, [*outcome.done, *outcome.left])
-
-
-def _list_changes(name: str, changes: Sequence[FindingFix]) -> None:
-    """Print to standard error what was fixed, and what was not with the reason."""
-    for change in changes[:MAX_LISTED_FIXES]:
-        place = name if change.line is None else f"{name}:{change.line}"
-        verb, why = ("not fixed", f"; {change.obstacle}") if change.obstacle else ("fixed", "")
-        echo_line(f"{place}: {verb}: {change.code} {change.message}{why}", err=True)
-    if len(changes) > MAX_LISTED_FIXES:
-        echo_line(f"{name}: and {len(changes) - MAX_LISTED_FIXES:,} more", err=True)
+            echo_lines(format_fixes(outcome.name, [*outcome.done, *outcome.left]), err=True)
 
 
 def _report_to_user(result: CheckResult, written: bool) -> None:
     """Print to standard error what was not checked, and what became of the baseline."""
     for _, error in result.errors:
         echo_error(error)
-    use = result.baseline
-    if use is None:
-        return
-    if written:
-        outcome = (
-            "not written, because of the errors" if result.errors else f"{count_noun(use.known, 'finding')} recorded"
-        )
-        echo_line(f"{use.name}: {outcome}", err=True)
-    elif use.gone:
-        echo_line(f"{use.name}: {count_noun(len(use.gone), 'finding')} gone; --write-baseline removes:", err=True)
-        for file, finding in use.gone[:MAX_NAMED_FINDINGS]:
-            echo_line(f"  {file}: {finding.code} {finding.message}", err=True)
-        if len(use.gone) > MAX_NAMED_FINDINGS:
-            echo_line(f"  and {len(use.gone) - MAX_NAMED_FINDINGS:,} more", err=True)
+    echo_lines(format_baseline(result, written), err=True)
 
 
 def _strip_prefix(app_name: str) -> str:
@@ -253,11 +226,6 @@ def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:
             return Baseline(name)
         raise InputError(f"{name}: there is no such file; --write-baseline makes it of what is found now")
     return Baseline.load(name)
-
-
-def _explanation(rule: Rule) -> str:
-    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.meaning}\n  way out: {rule.way_out}\n  {rule.page}"
-    return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 
 def _find_root(environment: Mapping[str, str]) -> Path:

@@ -12,7 +12,7 @@ from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_again
 from bindings.diffing.diff import SECONDS, Diff, diff
 from bindings.diffing.forms import FORMS
 from bindings.diffing.messages import Moved, count_moves
-from bindings.diffing.words import describe_release
+from bindings.diffing.words import describe_release, describe_rules
 from bindings.sources.open import open_source
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, show_progress, show_status, show_warnings
@@ -27,8 +27,6 @@ from exchange.commands.options import (
 )
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import ProfileType, profile_option
-from exchange.entities.profile import Profile
-from exchange.entities.releases import LATEST_PROFILE
 from exchange.routing.router import Router
 
 FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
@@ -170,14 +168,4 @@ def _compare(
             for name, source, topology in given
         )
         each = each._replace(releases=(before, after))
-    return FileDiff(other.name, one.name, "changed", (each,)), moved, _describe_rules(named, new.profile)
-
-
-def _describe_rules(named: Sequence[tuple[str, Profile]], rules: Profile) -> str:
-    """Return by which rules sources are compared that name them, by name and profile; "" for the newest, or none."""
-    if len({profile.written for _, profile in named}) > 1:
-        each = ", and ".join(f"{name} names {profile.written}" for name, profile in named)
-        return f"by the rules of {rules.name}: {each}"
-    if not named or rules == LATEST_PROFILE:
-        return ""
-    return f"by the rules of {rules.name}, for the release that the topologies name"
+    return FileDiff(other.name, one.name, "changed", (each,)), moved, describe_rules(named, new.profile)

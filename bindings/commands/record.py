@@ -16,7 +16,7 @@ from bindings.recording.ledger import Ledger
 from bindings.recording.proxy import Proxy, Upstream, leads_back, read_clock, run_proxy
 from bindings.recording.summary import format_summary
 from bindings.sources.address import parse_address
-from exchange.commands.console import catch_signals, echo_line, exit_on_error
+from exchange.commands.console import catch_signals, echo_line, echo_lines, exit_on_error
 from exchange.commands.options import AddressType, Duration, OutputFile, command
 from exchange.errors import InputError
 from exchange.limits import RECORDED_BYTES
@@ -87,8 +87,7 @@ def record_command(
         except OSError as error:
             named = f"{address[0]}:{address[1]}" if error.filename is None else file
             raise InputError(f"{named}: {error.strerror or error}") from None
-    for line in format_summary(ledger.copy_recording()):
-        echo_line(line, err=True)
+    echo_lines(format_summary(ledger.copy_recording()), err=True)
     if proxy.unreached:
         number = count_noun(proxy.unreached, "connection")
         echo_line(f"the broker did not take {number}: {proxy.trouble}", err=True)

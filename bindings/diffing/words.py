@@ -21,6 +21,8 @@ from bindings.diffing.planning.step import Step, describe_part
 from bindings.diffing.settings.changes import SettingsChange
 from exchange.entities.part import Part
 from exchange.entities.precedence import Possible, write_setting
+from exchange.entities.profile import Profile
+from exchange.entities.releases import LATEST_PROFILE
 from exchange.kinds.condition import Condition
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import count_noun, describe_exchange, list_some
@@ -41,6 +43,16 @@ def describe_release(name: str, profile: str) -> str:
     """
     number = name.removeprefix("rabbitmq-").removeprefix("v")
     return profile if f"rabbitmq-{number}" == profile else f"{number} (by the rules of {profile})"
+
+
+def describe_rules(named: Sequence[tuple[str, Profile]], rules: Profile) -> str:
+    """Return by which rules sources are compared that name them, by name and profile; "" for the newest, or none."""
+    if len({profile.written for _, profile in named}) > 1:
+        each = ", and ".join(f"{name} names {profile.written}" for name, profile in named)
+        return f"by the rules of {rules.name}: {each}"
+    if not named or rules == LATEST_PROFILE:
+        return ""
+    return f"by the rules of {rules.name}, for the release that the topologies name"
 
 
 CHANGED: Final = {"declared": "it is declared", "deleted": "it is deleted", "internal": "it is internal"}

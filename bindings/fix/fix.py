@@ -29,6 +29,7 @@ from bindings.sources.tree import SkippedFile, find_files, find_reason_to_skip
 from exchange.entities.profile import Profile
 from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.files.replacing import replace_file
+from exchange.text.display import count_rest
 
 SECONDS: Final = 60.0
 """Maximum duration in seconds of the proofs for one file; what is not proved then is not fixed."""
@@ -36,6 +37,8 @@ ROUNDS: Final = 100
 """Maximum number of times that a file is looked at again, since one removal may allow another."""
 AGAIN: Final = "HS901"
 """Code of the findings about bindings that a file declares twice."""
+MAX_LISTED_FIXES: Final = 1_000
+"""Maximum number of fixes of one file that are listed."""
 MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -279,6 +282,15 @@ def fix_files(
             yield fix_file(file.name, codes=codes, vhost=vhost, profile=profile)
         except HashstarError as error:
             yield FailedFile(file.name, error, file.folder is not None and isinstance(error, NotFixable))
+
+
+def format_fixes(name: str, fixes: Sequence[FindingFix]) -> Iterator[str]:
+    """Yield what was fixed in a file, and what was not with the reason."""
+    for each in fixes[:MAX_LISTED_FIXES]:
+        position = name if each.line is None else f"{name}:{each.line}"
+        verb, why = ("not fixed", f"; {each.obstacle}") if each.obstacle else ("fixed", "")
+        yield f"{position}: {verb}: {each.code} {each.message}{why}"
+    yield from count_rest(len(fixes), MAX_LISTED_FIXES, indent=f"{name}: ")
 
 
 def diff_lines(fixed: FixedFile) -> Iterator[str]:

@@ -56,10 +56,10 @@ SCHEMAS: Final[Mapping[str, NamedSchema]] = MappingProxyType({
         "exchange.values.json_types:MessageInput",
     ),
     "route": _of_types(
-        "A line of hashstar route", "exchange.commands.route:RouteLine", "exchange.commands.route:ErrorLine"
+        "A line of hashstar route", "exchange.routing.explain_json:RouteLine", "exchange.routing.explain_json:ErrorLine"
     ),
-    "explain": _of_types("hashstar explain --json", "exchange.commands.route:ProfiledExplanation"),
-    "partition": _of_types("A line of hashstar partition", "exchange.commands.partition:PartitionLine"),
+    "explain": _of_types("hashstar explain --json", "exchange.lifecycle.forms:ProfiledExplanation"),
+    "partition": _of_types("A line of hashstar partition", "exchange.partition.picture:PartitionLine"),
     "partition-moves": _of_types("hashstar partition --change ... --json", "exchange.partition.picture:DescribedMoves"),
     "selector-check": _of_types(
         "hashstar selector check --json", f"{SELECTOR}:SelectorCheckJson", f"{SELECTOR}:TagsCheckJson"

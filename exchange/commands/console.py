@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -46,6 +46,12 @@ def echo_line(text: str, *, err: bool = False) -> None:
     """Print a text as one line, whatever names it quotes; a note to standard error only if notes are wanted."""
     if not (err and is_quiet()):
         click.echo(escape_line(text), err=err)
+
+
+def echo_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print each of these texts as one line."""
+    for line in lines:
+        echo_line(line, err=err)
 
 
 def is_quiet() -> bool:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import IO, Any, Final, NamedTuple
 
 import click
 
@@ -17,24 +17,19 @@ from exchange.commands.options import LinesFile, accept_old_name, command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
 from exchange.partition.moves import Distribution, KeyCounts, compare_distributions
-from exchange.partition.partitioner import UNKNOWN, Appended, Choice, PartitionRequest, Producer
+from exchange.partition.partitioner import UNKNOWN, Appended, PartitionRequest, Producer
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source, parse_partitioner, parse_partitions
 from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
+from exchange.partition.picture import FORMS, describe_choice
 from exchange.partition.python_function import PREFIX, STRATEGY, PythonFunction
 from exchange.text.display import count_noun
 from exchange.values.field_json import decode, decode_message, encode_fields
-from exchange.values.forms import Form, Forms
 from exchange.values.json_text import draw_line, parse_line
 from exchange.values.lines import read_lines
 
 LINE: Final = 'a line has a record, such as {"key": "order-17"}'
 FILE_HINT: Final = f"FILE has JSON lines; {LINE}"
-FORMS: Final[Forms] = {
-    "text": Form("exchange.partition.picture:describe", (".txt",)),
-    "json": Form("exchange.partition.picture:to_json", (".json",)),
-}
-"""The forms of --change."""
 
 
 class _Described(NamedTuple):
@@ -222,7 +217,7 @@ def _choose(lines: Iterator[_Line], named: _Described, seed: int | None) -> None
                     producer.handle(topic, Appended(_number(fields, "size", 0)), distribution.partitions)
         except InputError as error:
             raise InputError(f"{position}: {error}") from None
-        out.write(encode_fields(fields | _answer(choice, distribution)))
+        out.write(encode_fields(fields | describe_choice(choice, distribution.partitions)))
     out.flush()
 
 
@@ -231,22 +226,6 @@ def _number(fields: dict[str, Any], name: str, default: int) -> int:
     if type(value) is not int:
         raise InputError(f'"{name}" is not an integer: {value!r}')
     return value
-
-
-class PartitionLine(TypedDict):
-    """The partition that a client would choose. The other fields of the line that was read are kept."""
-
-    partition: int | str | None
-    """Number of the partition, or its name where that is no number; null where the key does not decide."""
-    rule: NotRequired[str]
-    """What decides instead of the key; only where `partition` is null."""
-
-
-def _answer(choice: Choice, distribution: Distribution) -> PartitionLine:
-    if choice.partition is None:
-        return {"partition": None, "rule": choice.rule}
-    partition = distribution.partitions[choice.partition]
-    return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
 
 
 STATUS_EVERY: Final = 100_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from os import SEEK_END
 from pathlib import Path
 from random import Random
-from typing import IO, Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import IO, Any, Final
 
 import click
 
@@ -22,24 +22,20 @@ from exchange.commands.console import fail, show_caveat, show_progress
 from exchange.commands.options import LinesFile, accept_old_name, command, timeout_option, topology_option
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import profile_option
-from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import BrokerError, HashstarError, InputError, NotFound
-from exchange.lifecycle.forms import format_life
-from exchange.lifecycle.possible import PossibleLives, find_lives
+from exchange.lifecycle.forms import FORMS
+from exchange.lifecycle.possible import find_lives
 from exchange.limits import SHORTSTR_BYTES
-from exchange.routing import explain_json  # noqa: F401  the document of explanations
 from exchange.routing.dead_letters import follow_dead_letters
-from exchange.routing.explain import Explanation
-from exchange.routing.route import LaterRoute, Route
+from exchange.routing.explain_json import ErrorLine, format_line
+from exchange.routing.route import Route
 from exchange.routing.router import Router
 from exchange.text.display import clip_line, escape_lines, list_some, suggest
 from exchange.topology.partitioners import import_partitioners
 from exchange.topology.topology import Topology
-from exchange.values.documents import document, encode_as
 from exchange.values.field_json import decode, decode_message, encode_fields
 from exchange.values.field_values import to_bytes
-from exchange.values.forms import Form, Forms
 from exchange.values.json_text import JsonFault, draw_line, parse, parse_line
 from exchange.values.lines import read_lines
 from exchange.values.message import Message
@@ -271,7 +267,7 @@ def _route_lines(router: Router, file: IO[bytes], notes: _Notes) -> Iterator[byt
         if known is None or known[0] is not route:  # the router caches routes: the same object means the same line
             if len(lines) >= CACHED_LINES:
                 lines.clear()
-            known = lines[key] = route, _format_line(message, route, caveat)
+            known = lines[key] = route, format_line(message, route, caveat)
         yield known[1]
 
 
@@ -296,87 +292,6 @@ def _with_progress(file: IO[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
             if number % 10_000 == 0:
                 step(file.tell(), size)
             yield line
-
-
-@document("ExplanationJson", "*explanation, profile, caveat if any, lives if any")
-class ProfiledExplanation(NamedTuple):
-    """The route of a message and its reasons: `hashstar explain --json`."""
-
-    explanation: Explanation
-    profile: str
-    """The release of RabbitMQ whose rules were applied."""
-    lives: PossibleLives | None
-    """With --life, what its queues may do with the message."""
-    caveat: str | None
-    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
-
-
-def encode_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Any:
-    """Return an explanation as JSON values, with the lives of its message if they were asked for."""
-    value = ProfiledExplanation(explanation, profile.name, lives, profile.caveat or None)
-    return encode_as(ProfiledExplanation, value)
-
-
-def format_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Iterator[str]:
-    """Yield the lines of an explanation, and those of the lives of its message."""
-    if profile.caveat:
-        yield profile.caveat
-    yield from str(explanation).split("\n")
-    yield from () if lives is None else format_life(lives)
-
-
-FORMS: Final[Forms] = {
-    "text": Form("exchange.commands.route:format_explanation", (".txt",)),
-    "json": Form("exchange.commands.route:encode_explanation", (".json",)),
-}
-"""The forms of an explanation."""
-
-
-class RouteLine(TypedDict):
-    """The route of a message."""
-
-    exchange: str
-    routing_key: str
-    queues: list[str]
-    """Queues that get it, sorted."""
-    unroutable: bool | None
-    """Whether no queue gets it; null if that depends on an undecided exchange."""
-    undecided: NotRequired[list[str]]
-    """Exchanges behind which there may be more queues; absent if there are none."""
-    partitions: NotRequired[dict[str, str | None]]
-    """Partitioned queue -> name of the partition, null where the key does not decide; absent if there is none."""
-    at_once: NotRequired[list[str]]
-    """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
-    returned."""
-    later: NotRequired[tuple[LaterRoute, ...]]
-    """The exchanges that delay it, and the queues that get it then; absent if none does."""
-    caveat: NotRequired[str]
-    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
-
-
-class ErrorLine(TypedDict):
-    """The answer to a line that cannot be routed, with --skip-bad."""
-
-    error: str
-
-
-def _format_line(message: Message, route: Route, caveat: str) -> bytes:
-    fields: RouteLine = {
-        "exchange": message.exchange,
-        "routing_key": message.routing_key,
-        "queues": list(route.queues),
-        "unroutable": route.unroutable,
-    }
-    if route.undecided:
-        fields["undecided"] = list(route.undecided)
-    if route.placements:
-        fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
-    if route.delayed is not None:
-        fields["at_once"] = list(route.at_once.queues)
-        fields["later"] = route.later
-    if caveat:
-        fields["caveat"] = caveat
-    return encode_fields(encode_as(RouteLine, fields))
 
 
 def _parse_field(option: str, given: str) -> tuple[str, Any]:

@@ -1,16 +1,26 @@
-"""Possible lives as lines of text."""
+"""The explanation of a route with the possible lives of its message: text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from exchange.entities.profile import Profile
 from exchange.lifecycle.limits import RETURNS, describe_retry
 from exchange.lifecycle.outcomes import Cause
 from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return, Way, goes_alone
+from exchange.routing import explain_json  # noqa: F401  the document of explanations
+from exchange.routing.explain import Explanation
 from exchange.text.display import count_rest, list_some, write_milliseconds
+from exchange.values.documents import document, encode_as
+from exchange.values.forms import Form, Forms
 
+FORMS: Final[Forms] = {
+    "text": Form("exchange.lifecycle.forms:format_explanation", (".txt",)),
+    "json": Form("exchange.lifecycle.forms:encode_explanation", (".json",)),
+}
+"""The forms of an explanation."""
 MAX_LISTED_LINES: Final = 5
 """Maximum number of queues that a line lists, and of rounds and of losses that are shown."""
 CAUSES: Final[Mapping[Cause, str]] = {
@@ -20,6 +30,33 @@ CAUSES: Final[Mapping[Cause, str]] = {
     "cycle": "the broker drops what comes back without having been rejected",
     "full queue": "all queues that get the dead letter are full",
 }
+
+
+@document("ExplanationJson", "*explanation, profile, caveat if any, lives if any")
+class ProfiledExplanation(NamedTuple):
+    """The route of a message and its reasons: `hashstar explain --json`."""
+
+    explanation: Explanation
+    profile: str
+    """The release of RabbitMQ whose rules were applied."""
+    lives: PossibleLives | None
+    """With --life, what its queues may do with the message."""
+    caveat: str | None
+    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
+
+
+def encode_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Any:
+    """Return an explanation as JSON values, with the lives of its message if they were asked for."""
+    value = ProfiledExplanation(explanation, profile.name, lives, profile.caveat or None)
+    return encode_as(ProfiledExplanation, value)
+
+
+def format_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Iterator[str]:
+    """Yield the lines of an explanation, and those of the lives of its message."""
+    if profile.caveat:
+        yield profile.caveat
+    yield from str(explanation).split("\n")
+    yield from () if lives is None else format_life(lives)
 
 
 def format_life(lives: PossibleLives) -> Iterator[str]:

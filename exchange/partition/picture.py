@@ -1,13 +1,22 @@
-"""Write what moves as text for a terminal, a table and a plot; and as JSON."""
+"""Partitions that are chosen, and what moves: lines of JSON, a table and a plot for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from exchange.partition.moves import MessageDistribution, Moves
+from exchange.partition.partitioner import Choice
+from exchange.partition.partitions import Partitions
 from exchange.text.display import count_noun, escape_line
 from exchange.values.documents import document, encode_as
+from exchange.values.forms import Form, Forms
+
+FORMS: Final[Forms] = {
+    "text": Form("exchange.partition.picture:describe", (".txt",)),
+    "json": Form("exchange.partition.picture:to_json", (".json",)),
+}
+"""The forms of --change."""
 
 WIDTH: Final = 32
 """Width of the longest bar, in characters."""
@@ -19,6 +28,23 @@ ROWS: Final = 48
 
 FLOWS: Final = 10
 """Maximum number of moves from one partition to another that are listed."""
+
+
+class PartitionLine(TypedDict):
+    """The partition that a client would choose. The other fields of the line that was read are kept."""
+
+    partition: int | str | None
+    """Number of the partition, or its name where that is no number; null where the key does not decide."""
+    rule: NotRequired[str]
+    """What decides instead of the key; only where `partition` is null."""
+
+
+def describe_choice(choice: Choice, partitions: Partitions) -> PartitionLine:
+    """Return what a line of output has about the choice of a client."""
+    if choice.partition is None:
+        return {"partition": None, "rule": choice.rule}
+    partition = partitions[choice.partition]
+    return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
 
 
 def describe(moves: Moves, before: str, after: str) -> str:

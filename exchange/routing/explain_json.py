@@ -1,18 +1,66 @@
-"""The JSON of the explanation of a route."""
+"""The JSON of routes: a line for each of many messages, and the explanation of one."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from exchange.entities.entities import Binding
 from exchange.entities.part import encode_binding
 from exchange.entities.precedence import InForceAccount
 from exchange.routing.explain import Explanation, find_matching_key
-from exchange.routing.route import Hop, LaterRoute, Obstacle, Outcome, Placement
+from exchange.routing.route import Hop, LaterRoute, Obstacle, Outcome, Placement, Route
 from exchange.values.documents import document, encode_as
-from exchange.values.field_json import encode
+from exchange.values.field_json import encode, encode_fields
 from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
+
+
+class RouteLine(TypedDict):
+    """The route of a message."""
+
+    exchange: str
+    routing_key: str
+    queues: list[str]
+    """Queues that get it, sorted."""
+    unroutable: bool | None
+    """Whether no queue gets it; null if that depends on an undecided exchange."""
+    undecided: NotRequired[list[str]]
+    """Exchanges behind which there may be more queues; absent if there are none."""
+    partitions: NotRequired[dict[str, str | None]]
+    """Partitioned queue -> name of the partition, null where the key does not decide; absent if there is none."""
+    at_once: NotRequired[list[str]]
+    """The queues that get it at once; only if an exchange delays it. If there are none, a mandatory message is
+    returned."""
+    later: NotRequired[tuple[LaterRoute, ...]]
+    """The exchanges that delay it, and the queues that get it then; absent if none does."""
+    caveat: NotRequired[str]
+    """Why the rules are not those of the release that was named: it is newer than all that are known here."""
+
+
+class ErrorLine(TypedDict):
+    """The answer to a line that cannot be routed, with --skip-bad."""
+
+    error: str
+
+
+def format_line(message: Message, route: Route, caveat: str) -> bytes:
+    """Return the line of output about a message; ``caveat`` is that of the profile."""
+    fields: RouteLine = {
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "queues": list(route.queues),
+        "unroutable": route.unroutable,
+    }
+    if route.undecided:
+        fields["undecided"] = list(route.undecided)
+    if route.placements:
+        fields["partitions"] = {placement.queue: placement.name for placement in route.placements}
+    if route.delayed is not None:
+        fields["at_once"] = list(route.at_once.queues)
+        fields["later"] = route.later
+    if caveat:
+        fields["caveat"] = caveat
+    return encode_fields(encode_as(RouteLine, fields))
 
 
 class CopyJson(TypedDict):

@@ -20,9 +20,9 @@ from bindings.diffing.forms import FORMS as DIFF
 from bindings.mcp.tools import Tools
 from bindings.report.forms import FORMS as REPORT
 from bridge.cli import hashstar
-from exchange.commands.route import FORMS as EXPLANATION
 from exchange.entities.releases import PROFILES, find_profile_by_name
 from exchange.errors import UnknownReleaseWarning
+from exchange.lifecycle.forms import FORMS as EXPLANATION
 from exchange.topology.topology import Topology
 from exchange.values.forms import Forms
 

@@ -11,12 +11,14 @@ from bindings.checking.forms.places import list_remarks, split_message
 from bindings.checking.forms.statistics import format_statistics
 from bindings.checking.report import CheckResult, SourceReport, count_severities
 from bindings.checking.rules.finding import Finding
-from bindings.checking.rules.table import Severity
+from bindings.checking.rules.table import Rule, Severity
 from exchange.text.display import count_noun, count_rest
 
 WIDTH: Final = 100
 MAX_NAMED_FILES: Final = 10
 """Maximum number of skipped files that are named; the others are counted."""
+MAX_NAMED_FINDINGS: Final = 10
+"""Maximum number of findings named that a baseline has and that are gone."""
 
 
 class _Placed(NamedTuple):
@@ -37,6 +39,26 @@ def to_text(result: CheckResult) -> Iterator[str]:
     if result.several:
         return _lines_of_several(result)
     return chain(_caveats(result), chain.from_iterable(map(_lines_of_one, result.reports)))
+
+
+def format_baseline(result: CheckResult, written: bool) -> Iterator[str]:
+    """Yield what became of the baseline; nothing without one."""
+    use = result.baseline
+    if use is None:
+        return
+    if written:
+        known = count_noun(use.known, "finding")
+        yield f"{use.name}: {'not written, because of the errors' if result.errors else f'{known} recorded'}"
+    elif use.gone:
+        yield f"{use.name}: {count_noun(len(use.gone), 'finding')} gone; --write-baseline removes:"
+        yield from (f"  {file}: {finding.code} {finding.message}" for file, finding in use.gone[:MAX_NAMED_FINDINGS])
+        yield from count_rest(len(use.gone), MAX_NAMED_FINDINGS)
+
+
+def explain_rule(rule: Rule) -> str:
+    """Return the meaning of a code, and the way out."""
+    text = f"{rule.code} {rule.name} ({rule.severity})\n  {rule.meaning}\n  way out: {rule.way_out}\n  {rule.page}"
+    return f"{text}\n  looked for only with --select {rule.code}" if rule.optional else text
 
 
 def _lines_of_one(report: SourceReport) -> Iterator[str]:

@@ -123,7 +123,7 @@ TABLES = (
     "bindings.report.inspection:MATCH_FORMS", "bindings.report.inspection:STORE_FORMS",
     "bindings.upgrading.forms:FORMS", "bridge.consumers.groups.commands:FORMS", "bridge.daemon.commands:FORMS",
     "bridge.daemon.commands:STATUS_FORMS", "bridge.dead.forms:FORMS",
-    "bridge.scaling.commands:FORMS", "exchange.commands.partition:FORMS", "exchange.commands.route:FORMS",
+    "bridge.scaling.commands:FORMS", "exchange.lifecycle.forms:FORMS", "exchange.partition.picture:FORMS",
     "exchange.selector.forms:CHECK_FORMS", "exchange.selector.forms:MATCH_FORMS",
 )  # fmt: skip
 
