@@ -20,7 +20,6 @@ from bridge.endpoints.kafka.cluster.errors import CONNECTING, Reasons
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.consumer.topic_ids import Asker
 from bridge.interop import Record
-from bridge.table import Table
 from exchange.errors import InputError
 
 ANSWER: Final = 5.0
@@ -44,7 +43,7 @@ class TopicLog(Log):
 
     def __init__(self, url: str, topic: str) -> None:
         super().__init__(url, topic)
-        self._settings: Final = read_settings(url, Table({"url": url}, "the address"))
+        self._settings: Final = read_settings(url)
         self._topic_id: str | None = None
         self._consumer: Consumer | None = None
         self._calls: Calls | None = None

@@ -19,15 +19,13 @@ from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import Record
-from bridge.table import Table
 
 
 class GoalTarget(KafkaTarget):
     """Topics of Kafka, to which goals are written as they are; ``goals`` maps their digests to them."""
 
     def __init__(self, url: str, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
-        settings = read_settings(url, Table({"url": url}, "the address"))
-        super().__init__("the cluster", settings, {topic: TopicDestination(topic) for topic in topics})
+        super().__init__("the cluster", read_settings(url), {topic: TopicDestination(topic) for topic in topics})
         self._goals: Final = goals
 
     def make_writer(self, topics: Mapping[str, KafkaTopic]) -> RecordWriter:
@@ -52,7 +50,7 @@ class _GoalRecords(RecordWriter):
 
 async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises InputError, Disconnected."""
-    settings = {**CONNECTING, **read_settings(url, Table({"url": url}, "the address"))(), "group.id": "hashstar-dead"}
+    settings = {**CONNECTING, **read_settings(url)(), "group.id": "hashstar-dead"}
     reasons = Reasons(settings)
     try:
         metadata = await look_at_topics(settings, reasons)

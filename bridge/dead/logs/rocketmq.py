@@ -15,7 +15,6 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
-from bridge.table import Table
 from exchange.errors import InputError
 
 READER: Final = "hashstar-dead"
@@ -29,7 +28,7 @@ class TopicLog(Log):
 
     def __init__(self, url: str, topic: str) -> None:
         super().__init__(url, topic)
-        self._settings: Final = read_settings(url, Table({"url": url}, "the address"))
+        self._settings: Final = read_settings(url)
         self._everything: Final = Subscription.to_tags(topic)
         self._client: Client | None = None
 

@@ -15,7 +15,6 @@ from bridge.rocketmq.remoting.client import Client
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
-from bridge.table import Table
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 
 
@@ -23,8 +22,7 @@ class GoalTarget(RocketmqTarget):
     """Topics of RocketMQ, to which goals are written as they are; ``goals`` maps their digests to them."""
 
     def __init__(self, url: str, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
-        settings = read_settings(url, Table({"url": url}, "the address"))
-        super().__init__("the cluster", settings, {topic: TopicDestination(topic) for topic in topics})
+        super().__init__("the cluster", read_settings(url), {topic: TopicDestination(topic) for topic in topics})
         self._goals: Final = goals
 
     def make_writer(self, client_id: str) -> MessageWriter:
@@ -47,7 +45,7 @@ class _GoalMessages(MessageWriter):
 async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises RemotingError."""
     missing = []
-    async with Client(read_settings(url, Table({"url": url}, "the address"))) as client:
+    async with Client(read_settings(url)) as client:
         for topic in topics:
             try:
                 await client.route(topic)

@@ -24,8 +24,9 @@ PORT: Final = 9876
 """Port of a name server whose address has none."""
 
 
-def read_settings(url: str, table: Table) -> ClientSettings:
-    """Return the settings of the client that a table describes. Raises InputError."""
+def read_settings(url: str, table: Table | None = None) -> ClientSettings:
+    """Return the settings of the client that a table describes, or the address alone. Raises InputError."""
+    table = Table({"url": url}, "the address") if table is None else table
     address = read_address(table, url, ("rocketmq",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")

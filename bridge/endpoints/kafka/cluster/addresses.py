@@ -32,11 +32,13 @@ QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that 
 QUIET.addHandler(logging.NullHandler())  # Python prints warnings that no handler takes
 
 
-def read_settings(url: str, table: Table) -> Callable[[], dict[str, Any]]:
+def read_settings(url: str, table: Table | None = None) -> Callable[[], dict[str, Any]]:
     """Return a function that returns the settings, with the password as it is then. Raises InputError.
 
-    The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win.
+    The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win; without
+    a table, the address says all.
     """
+    table = Table({"url": url}, "the address") if table is None else table
     address = read_address(table, url, ("kafka",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
