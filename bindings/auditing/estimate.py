@@ -15,7 +15,7 @@ from bindings.auditing.local.run import require_records, run_here
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Study
 from exchange.text.display import count_noun
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import document
 
 SAMPLE_BYTES: Final = 32 << 20
 """Size of the sample in bytes, as files have them; a single part of an archive may be larger."""
@@ -52,11 +52,6 @@ class Estimate(NamedTuple):
     def hours(self) -> float | None:
         """Duration of the whole audit, if each process has a core; None if Spark would count."""
         return None if self.jobs is None else self.core_hours / self.jobs
-
-
-def encode_json(estimate: Estimate) -> Any:
-    """Return an estimate as JSON values."""
-    return encode_as(Estimate, estimate)
 
 
 def to_lines(estimate: Estimate) -> Iterator[str]:

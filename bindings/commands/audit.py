@@ -49,7 +49,7 @@ EXTRA: Final = "audit"
 """The extra that brings all that an audit in one process needs."""
 ESTIMATE_FORMS: Final[Forms] = {
     "text": Form("bindings.auditing.estimate:to_lines", (".txt",)),
-    "json": Form("bindings.auditing.estimate:encode_json", (".json",)),
+    "json": Form("bindings.auditing.estimate:Estimate", (".json",)),
 }
 """The forms of an estimate."""
 

@@ -7,14 +7,14 @@ import sys
 import threading
 import time
 from random import random
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from bindings.applying.live import Live, choose_topology
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.drift.drift import Drift, Ignoring, find_drift
-from bindings.drift.forms import FORMS, DriftReport, encode_unknown
+from bindings.drift.forms import FORMS, UNKNOWN, DriftReport
 from bindings.drift.watch import DriftWatch, WatchOutcome, serve_metrics
 from bindings.sources.management import Management, is_address
 from bindings.sources.open import open_source
@@ -33,7 +33,6 @@ from exchange.commands.options import (
 )
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.errors import HashstarError, InputError
-from exchange.text.display import dump_json
 from exchange.text.numbers import write_time
 from exchange.topology.topology import Topology
 
@@ -173,7 +172,7 @@ class _Printer:
 
     def __init__(self, form: str, file: str, broker: str, budget: float) -> None:
         self._form: Final = form
-        self._names: Final = {"file": file, "broker": broker}
+        self._names: Final[dict[str, Any]] = {"file": file, "broker": broker}
         self._budget = budget
 
     def meaning(self, drift: Drift) -> Meaning | None:
@@ -193,8 +192,7 @@ class _Printer:
         if outcome.drift is not None:
             self.print(outcome.drift, self.meaning(outcome.drift), outcome.time, is_watched=True)
         elif self._form == "json":
-            unknown = encode_unknown(outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
-            click.echo(dump_json(unknown))
+            print_form(UNKNOWN, outcome.error or "", **self._names, time=outcome.time, retry_in=outcome.wait)
         else:
             echo_error(f"{write_time(outcome.time)} {outcome.error} (it is tried again)")
         sys.stdout.flush()

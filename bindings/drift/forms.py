@@ -13,14 +13,15 @@ from bindings.drift.drift import KINDS, REASONS, Change, Drift, Object, Reason
 from exchange.text.display import count_noun, count_rest, list_some
 from exchange.text.numbers import write_time
 from exchange.topology.unread import format_not_proved, format_unread
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import document
 from exchange.values.forms import Form, Forms
 
 FORMS: Final[Forms] = {
     "text": Form("bindings.drift.forms:to_text", (".txt",), colours=((r"  (missing|extra) ", "red"), *COLOURS)),
-    "json": Form("bindings.drift.forms:to_json", (".json",)),
+    "json": Form("bindings.drift.forms:DriftReport", (".json",)),
 }
-
+UNKNOWN: Final = Form("bindings.drift.forms:encode_unknown")
+"""The form of a comparison that failed, where the others are JSON."""
 MAX_LISTED_OBJECTS: Final = 50
 """Maximum number of objects, and of lines about what they mean, in text; JSON has all."""
 
@@ -164,11 +165,6 @@ document(
     caveat=_caveat,
     ignored=_ignored,
 )(DriftReport)
-
-
-def to_json(report: DriftReport) -> Any:
-    """Return a drift as JSON values."""
-    return encode_as(DriftReport, report)
 
 
 def encode_unknown(error: str, *, file: str, broker: str, time: float, retry_in: float) -> UnknownJson:

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 ARCHIVE_FORMS: Final[Forms] = {
     "text": Form("bindings.report.kafka:format_inspection", (".txt",)),
-    "json": Form("bindings.report.inspection_json:encode_inspection", (".json",), indent=2),
+    "json": Form("bindings.report.inspection_json:Inspected", (".json",), indent=2),
 }
 """The forms of the content of an archive, or of the data folder of a Kafka broker."""
 STORE_FORMS: Final[Forms] = {
     "text": Form("bindings.report.store:store_lines"),
-    "json": Form("bindings.report.store_json:store_json", indent=2),
+    "json": Form("bindings.report.store_json:InspectedStore", indent=2),
 }
 """The forms of the content of the store of a RocketMQ broker."""
 MATCH_FORMS: Final[Forms] = {
     "text": Form("bindings.report.store:format_matches"),
-    "json": Form("bindings.report.store_json:encode_matches", indent=2),
+    "json": Form("bindings.report.store_json:MatchedMessages", indent=2),
 }
 """The forms of the messages that were searched in such a store."""
 

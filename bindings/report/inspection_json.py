@@ -7,7 +7,7 @@ Times are ISO 8601 in UTC, and what is not known is null.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 from bindings.archive.figures import Timestamp
@@ -21,7 +21,7 @@ from bindings.archive.reading import Bias
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import document
 
 BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
 DIGITS: Final = 19
@@ -101,11 +101,6 @@ document(
     exchanges=_exchanges,
     bad=_bad,
 )(Inspected)
-
-
-def encode_inspection(archive: Archive, inspection: Inspection, folder: FolderInspection | None = None) -> Any:
-    """Return what an archive holds as one JSON object; ``folder`` is the data folder of a broker that it is in."""
-    return encode_as(Inspected, Inspected(archive, inspection, folder))
 
 
 def _bias_key(bias: Bias) -> BiasKey:

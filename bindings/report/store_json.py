@@ -5,7 +5,7 @@ Most of it are the values of `bindings.archive.rocketmq`. Times are ISO 8601 in 
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import FoundMessages
@@ -13,7 +13,7 @@ from bindings.archive.rocketmq.inspection import StoredTopicFacts, StoreInspecti
 from bindings.archive.rocketmq.store import Store, StoredTopic
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.store import find_code, list_bodies
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import document
 
 TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "lite", "system"]
 
@@ -117,13 +117,3 @@ document(
     topics=_topics,
     bad=_bad,
 )(InspectedStore)
-
-
-def store_json(store: Store, inspection: StoreInspection) -> Any:
-    """Return the JSON of a store."""
-    return encode_as(InspectedStore, InspectedStore(store, inspection))
-
-
-def encode_matches(found: FoundMessages, path: str, key: str | None, topic: str | None, message_id: str | None) -> Any:
-    """Return the JSON of the messages that were found."""
-    return encode_as(MatchedMessages, MatchedMessages(found, path, key, topic, message_id))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import format_minute
 from exchange.text.display import count_noun, count_rest, describe_exchange, escape_line
-from exchange.values.documents import encode_as
 from exchange.values.forms import Form, Forms, Screen
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMS: Final[Forms] = {
     "text": Form("bridge.dead.forms:to_text", (".txt",), has_screen=True),
-    "json": Form("bridge.dead.forms:to_json", (".json",), indent=2),
+    "json": Form("bridge.dead.report:DeadReport", (".json",), indent=2),
     "html": Form("bridge.dead.forms:to_html", (".html",)),
 }
 LISTED: Final = 20
@@ -34,14 +33,6 @@ th, td { text-align: left; vertical-align: top; padding: 6px 10px; border-bottom
   overflow-wrap: anywhere; }
 td:first-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 """
-
-
-def to_json(report: DeadReport) -> dict[str, Any]:
-    """Return the JSON of a report."""
-    from bridge.dead.report import DeadReport
-
-    document: dict[str, Any] = encode_as(DeadReport, report)
-    return document
 
 
 def to_text(report: DeadReport, screen: Screen) -> str:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from exchange.text.display import dump_json, escape_line
+from exchange.values.documents import encode_as, is_document
 
 COLOURS: Final = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 """Name of a colour -> the parameter of the escape sequence that sets it."""
@@ -33,7 +34,8 @@ class Form(NamedTuple):
 
     function: str
     """``MODULE:NAME`` of the function that returns a result in this form; imported at its first use, as forms need
-    packages of their own. It returns a text, lines that are yet to be escaped, an object of JSON, or bytes."""
+    packages of their own. It returns a text, lines that are yet to be escaped, an object of JSON, a document, or bytes.
+    The class of a document may stand here, of which the result is an instance, or which makes one of it."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that are written in this form, unless the user names another one."""
     is_printed: bool = True
@@ -64,7 +66,11 @@ class Form(NamedTuple):
         """Return a result in this form, in UTF-8; what that cannot encode is escaped."""
         if self.has_screen:
             more["screen"] = screen or Screen()
-        made = self.load()(*result, **more)
+        function: Any = self.load()
+        is_made = is_document(function) and isinstance(result[0], function)
+        made = result[0] if is_made else function(*result, **more)
+        if is_document(type(made)):
+            made = encode_as(type(made), made)
         if isinstance(made, bytes):
             return made
         if isinstance(made, dict) or self.indent is not None:

@@ -10,7 +10,7 @@ __all__ = ["FORMS"]
 
 FORMS: Final[Forms] = {
     "text": Form("bindings.upgrading.forms.text:to_text"),
-    "json": Form("bindings.upgrading.forms.as_json:to_json"),
+    "json": Form("bindings.upgrading.forms.as_json:Upgrade"),
     "markdown": Form("bindings.upgrading.forms.markdown:to_markdown"),
     "html": Form("bindings.upgrading.forms.html:to_html", is_printed=False),
 }

@@ -5,7 +5,7 @@ Fields may be added; none is renamed, removed or given another meaning.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from bindings.diffing.forms import as_json  # noqa: F401  the documents of meanings
 from bindings.diffing.planning.fields import FieldChange, find_changes
@@ -14,9 +14,9 @@ from bindings.upgrading.releases import Release
 from bindings.upgrading.transform.transform import SectionChange
 from bindings.upgrading.transform.transformation import TransformedPart
 from bindings.upgrading.upgrade import Sighting, Upgrade, VhostUpgrade
-from exchange.values.documents import document, encode_as, write_as
+from exchange.values.documents import document, write_as
 
-__all__ = ["Upgrade", "to_json"]
+__all__ = ["Upgrade"]
 
 write_as(Release, str, str)
 
@@ -130,8 +130,3 @@ document(
     "from = old, to = new, caveats if any, steps, vhosts, sections, applications, live",
     sections=_sections,
 )(Upgrade)
-
-
-def to_json(upgrade: Upgrade) -> Any:
-    """Return an upgrade as JSON values."""
-    return encode_as(Upgrade, upgrade)

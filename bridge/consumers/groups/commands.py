@@ -30,7 +30,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 
 FORMS: Final[Forms] = {
     "text": Form("bridge.consumers.groups.description:to_text", (".txt",)),
-    "json": Form("bridge.consumers.groups.description:describe_as_json", (".json",)),
+    "json": Form("bridge.consumers.groups.description:Description", (".json",)),
     "prometheus": Form("bridge.consumers.groups.description:format_metrics", (".prom",)),
 }
 """The forms of the description of a group."""

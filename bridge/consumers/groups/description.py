@@ -14,7 +14,7 @@ from bridge.consumers.groups.names import PartitionedQueue
 from bridge.consumers.groups.state import GroupState, read_state
 from exchange.errors import InputError
 from exchange.text.display import count_noun, escape_line, list_some
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import document
 
 if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
@@ -149,11 +149,6 @@ document(
     members=_members,
     skew=_skew,
 )(Description)
-
-
-def describe_as_json(described: Description) -> Any:
-    """Return a description as JSON."""
-    return encode_as(Description, described)
 
 
 def to_text(described: Description) -> Iterator[str]:
