@@ -47,12 +47,15 @@ class ModelArchive(Client):
         self.name = name
         self.world = world
         self.root = disk / name
-        self.running[self.root] = self
         self.spools: list[_Spool] = []
         self.endpoint = ArchiveTarget(
             name, self.root, {"" if name == "dead" else name: ""}, rotate_bytes=ROTATE_BYTES,
             rotate_seconds=ROTATE_SECONDS, clock=lambda: 1,
         )  # fmt: skip
+
+    def take_over(self, before: Client | None) -> None:
+        super().take_over(before)
+        self.running[self.root] = self
 
     def check(self, fault: str) -> None:
         """Raise OSError if the disk has this fault, or the process is dead."""

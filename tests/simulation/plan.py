@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from bridge.pump.policy import Backoff, Policy, Unroutable
+from exchange import Binding, Exchange, Queue, Topology
 
 TARGETS: Final = ("all", "odd", "dead")
 """Targets: two queues of the topology, and the dead letters."""
@@ -49,13 +50,28 @@ OF_TARGETS: Final = {
     "archive": ("full", "full", "sync", "rename", "rename", "read-only"),
 }  # fmt: skip
 """Kind of the targets -> their faults."""
-OF_BRIDGE: Final = ("kill", "stop", "pause", "resume")
+OF_BRIDGE: Final = ("kill", "stop", "pause", "resume", "drain", "reload", "reload", "reload", "reload")
 
 ODD: Final = ("refused", "refused", "unroutable", "raises")
 """What may be wrong with a message: a target refuses it for good, no queue gets it, sending it raises."""
 
 SECONDS: Final = (0.0, 0.02, 0.3, 2.0, 15.0, 90.0)
 """How long faults last, in seconds."""
+
+
+TOPOLOGY: Final = (
+    Topology()
+    .declare_exchange(Exchange("in", "topic"))
+    .declare_queue(Queue("all"))
+    .declare_queue(Queue("odd"))
+    .bind(Binding.to_queue("in", "all", "k.#"))
+    .bind(Binding.to_queue("in", "odd", "k.1"))
+)
+NARROW: Final = TOPOLOGY.unbind(Binding.to_queue("in", "odd", "k.1"))
+
+TO_WINDOW, TO_ORDER, TO_NARROW, TO_SPLIT, TO_MISTAKE = range(1, 6)
+"""What an owner edits before a reload, by `Fault.number`; 0 is nothing."""
+EDITED_WINDOW: Final = 8
 
 
 @dataclass(frozen=True)
@@ -95,6 +111,8 @@ class Plan:
     drop: bool = False
     """Whether messages that no queue gets are dropped."""
     drain: float = 10.0
+    is_narrow: bool = False
+    """Whether the topology lacks the binding of the queue ``odd``."""
     faults: tuple[Fault, ...] = field(default=())
 
     @property
@@ -105,6 +123,26 @@ class Plan:
             Unroutable.DROP if self.drop else Unroutable.DEAD_LETTER, self.one_at_a_time, drain=self.drain,
             give_up_after=self.give_up_after, max_dead_letters=self.max_dead_letters,
         )  # fmt: skip
+
+    @property
+    def topology(self) -> Topology:
+        """The topology."""
+        return NARROW if self.is_narrow else TOPOLOGY
+
+    @property
+    def edits(self) -> frozenset[int]:
+        """What its reloads may have changed before."""
+        return frozenset([each.number for each in self.faults if each.what == "reload"])
+
+    @property
+    def may_be_narrow(self) -> bool:
+        """Whether the topology may lack the binding of the queue ``odd`` at some time."""
+        return self.is_narrow or TO_NARROW in self.edits
+
+    @property
+    def widest_window(self) -> int:
+        """The widest window that it may have at some time."""
+        return max(self.window, EDITED_WINDOW) if TO_WINDOW in self.edits else self.window
 
     @property
     def ends(self) -> float:
@@ -125,6 +163,45 @@ class Plan:
             if (value := getattr(self, name)) != getattr(usual, name) or name == "seed"
         ]
         return f"Plan({', '.join(given)})"
+
+
+@dataclass(frozen=True)
+class File:
+    """What the file of a bridge says: one pipeline of all sources, or one for each."""
+
+    rules: Plan
+    """Policy and topology of the pipeline, or the first one."""
+    others: Plan
+    """Policy and topology of further pipelines."""
+    is_split: bool = False
+    mistake: str = ""
+    """What only a restart can change, or is wrong."""
+
+    @property
+    def pipelines(self) -> dict[str, tuple[Plan, tuple[int, ...]]]:
+        """Pipeline -> its rules, and the numbers of its sources; "" is the name of the only one."""
+        sources = range(len(self.rules.sources))
+        if not self.is_split:
+            return {"": (self.rules, (*sources,))}
+        return {f"p{at}": (self.others if at else self.rules, (at,)) for at in sources}
+
+    def edit(self, number: int) -> File:
+        """Return what it says after the edit of a reload."""
+        rules = self.rules
+        if number == TO_WINDOW:
+            wide, tries = rules.window != EDITED_WINDOW, 1 if rules.tries > 1 else 3
+            return self._with(window=EDITED_WINDOW if wide else 1, tries=tries)
+        if number == TO_ORDER:
+            patience = None if rules.give_up_after is not None else 5.0
+            return self._with(one_at_a_time=not rules.one_at_a_time, give_up_after=patience)
+        if number == TO_NARROW:
+            return self._with(is_narrow=not rules.is_narrow)
+        if number == TO_SPLIT and rules.targets != "archive":  # an archive has one writer
+            return replace(self, is_split=not self.is_split)
+        return self
+
+    def _with(self, **changes: Any) -> File:
+        return replace(self, rules=replace(self.rules, **changes))
 
 
 def make_plan(seed: int) -> Plan:
@@ -163,5 +240,5 @@ def make_plan(seed: int) -> Plan:
         random.choice((2, 100, 1 << 20, 1 << 20)), random.choice((1, 2, 3)), random.random() < 0.3,
         random.random() < 0.8, random.choice((None, None, 5.0)), random.choice((0.2, 0.5, 0.5, 1.0)),
         random.random() < 0.3, random.choice((1.0, 10.0)),
-        tuple(sorted(faults, key=lambda fault: fault.at)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )  # fmt: skip

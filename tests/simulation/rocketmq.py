@@ -176,13 +176,16 @@ class RocketmqTopic(Host):
 
     def __init__(self, name: str, world: World, broker: ModelBroker, *, until_end: bool = False) -> None:
         super().__init__(name, world, broker)
-        broker.commit_fault = self._commit_fault
-        broker.begun = self._begin
-        broker.seen, broker.is_heard = self._put_unsent, lambda: not self.has("mute")
         self.endpoint = RocketmqSource(
             name, self.settings, GROUP, [Subscription.to_tags(broker.topic)], orderly=name.startswith("orderly"),
             until_end=until_end, window=world.plan.window,
         )  # fmt: skip
+
+    def take_over(self, before: Client | None) -> None:
+        super().take_over(before)
+        broker = self.broker
+        broker.commit_fault, broker.begun = self._commit_fault, self._begin
+        broker.seen, broker.is_heard = self._put_unsent, lambda: not self.has("mute")
 
     def _begin(self) -> None:
         self.world.repeats[self.name] += 1
@@ -239,10 +242,12 @@ class RocketmqServer(Host):
 
     def __init__(self, name: str, world: World, broker: ModelBroker) -> None:
         super().__init__(name, world, broker)
-        broker.judge = self._judge
-        broker.stored = self._note_stored
         self.queue: Final = "" if name == "dead" else name
         self.endpoint = RocketmqTarget(name, self.settings, {self.queue: TopicDestination(broker.topic)})
+
+    def take_over(self, before: Client | None) -> None:
+        super().take_over(before)
+        self.broker.judge, self.broker.stored = self._judge, self._note_stored
 
     def is_at_fault(self, number: int) -> bool:
         """Return whether a message is refused by itself."""

@@ -37,6 +37,13 @@ class Client:
         """Whether its process was killed: nothing it does reaches its system."""
         self.news = asyncio.Event()
 
+    def take_over(self, before: Client | None) -> None:
+        """Take the place of a client of the same system, whose faults last, as a pump begins that has this one."""
+        if before is not None:
+            self.until, self.numbers = before.until, before.numbers
+            if self.has("mute"):
+                self.until["mute"] = 0.0
+
     def has(self, fault: str) -> bool:
         """Return whether a fault lasts."""
         return not self.world.well and self.until.get(fault, -1.0) > self.world.now
@@ -203,6 +210,8 @@ class QueueSource(ModelSource):
 
     It has no prefetch: only the window of the pump bounds what is read.
     """
+
+    takes_back = True
 
     def __init__(self, name: str, world: World, broker: Broker) -> None:
         super().__init__(name, world)

@@ -79,7 +79,9 @@ def broker_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     written_by: list[RocketmqServer] = []
 
     def make_source() -> Source:
-        source: Source = RocketmqTopic(name, world, read, until_end=bool(ends)).endpoint
+        client = RocketmqTopic(name, world, read, until_end=bool(ends))
+        client.take_over(None)
+        source: Source = client.endpoint
         return source
 
     def make_target() -> Target:

@@ -9,21 +9,22 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Source, Target
+from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Place, Receiver, Source, Target
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
 from exchange.values.message import Message
-from tests.simulation.world import World, number_of
+from tests.simulation.judge import Judge
+from tests.simulation.sources import Client
 
 
 class WatchedSource(Source):
     """A source, watched."""
 
-    def __init__(self, inner: Source, world: World) -> None:
-        self.inner = inner
-        self.name = inner.name
-        self.world = world
-        self.is_dead = False
+    def __init__(self, client: Client, judge: Judge) -> None:
+        self.client = client
+        self.inner: Source = client.endpoint
+        self.name = self.inner.name
+        self.judge = judge
         self._given: dict[Hashable, deque[Delivery]] = defaultdict(deque)
         """Lane -> deliveries that are not settled."""
 
@@ -31,32 +32,36 @@ class WatchedSource(Source):
     def lost(self) -> Disconnected | None:
         return self.inner.lost
 
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset([Place("simulated", "", self.name)])
+
+    @property
+    def settled_in(self) -> str | None:
+        return self.inner.settled_in
+
+    @property
+    def takes_back(self) -> bool:  # type: ignore[override]  # it is the other's, which may change
+        return self.inner.takes_back
+
     async def open(self) -> None:
-        world = self.world
-        needed = {"all", "odd"} | ({"dead"} if world.plan.dead_letters else set())
-        if not world.open_targets >= needed and not self.is_dead:
-            world.breaks("no early delivery", f"{self.name} is opened with {sorted(world.open_targets)}")
-        for target, sent in world.under_way.items():
-            if not self.is_dead and any(world.source_of(number_of(each)) == self.name for each in sent.values()):
-                world.breaks("no early delivery", f"{self.name} is opened while {target} owes it an answer")
-        world.repeats[self.name] += 1
+        self.judge.note_open(self.name)
+        self.judge.world.repeats[self.name] += 1
         await self.inner.open()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         deliveries = await self.inner.read(limit)
         if len(deliveries) > limit:
-            self.world.breaks("window", f"{self.name} gives {len(deliveries)} of {limit}")
+            self.judge.breaks("window", f"{self.name} gives {len(deliveries)} of {limit}")
         for each in deliveries:
-            self.world.note_read(each)
+            self.judge.world.note_read(each)
             self._given[each.lane].append(each)
         return deliveries
 
     def settle(self, delivery: Delivery) -> None:
         given = self._given[delivery.lane]
-        while given and not self.is_dead:
-            number = number_of(given[0])
-            if not self.world.is_safe(number):
-                self.world.breaks("at least once", f"{self.name} settles {number}, which is not safe")
+        while given and not self.judge.is_dead:
+            self.judge.note_settled(self.name, given[0])
             if given.popleft() is delivery:
                 break
         self.inner.settle(delivery)
@@ -65,9 +70,8 @@ class WatchedSource(Source):
         return await self.inner.stop_taking()
 
     async def close(self) -> None:
-        if not self.is_dead:
-            self.world.note_dropped(self.name)
-            self.world.closed.append(self.name)
+        self.judge.note_dropped(self.name)
+        self.judge.closed.append(self.name)
         self._given.clear()
         await self.inner.close()
 
@@ -75,15 +79,15 @@ class WatchedSource(Source):
 class WatchedTarget(Target):
     """A target, watched."""
 
-    def __init__(self, inner: Target, world: World) -> None:
-        self.inner = inner
-        self.name = inner.name
-        self.world = world
-        self.is_dead = False
+    def __init__(self, client: Client, judge: Judge) -> None:
+        self.client = client
+        self.inner: Target = client.endpoint
+        self.name = self.inner.name
+        self.judge = judge
 
     @property
     def _under_way(self) -> dict[int, Outgoing]:
-        return self.world.under_way[self.name]
+        return self.judge.under_way[self.name]
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         return self.inner.key_of(outgoing)
@@ -93,15 +97,14 @@ class WatchedTarget(Target):
 
     async def open(self, receiver: Receiver) -> None:
         await self.inner.open(_Reports(self, receiver))
-        if not self.is_dead:
-            self.world.open_targets.add(self.name)
+        self.judge.open_targets.add(self.name)
 
     def send(self, messages: Sequence[Outgoing]) -> None:
-        world = self.world
-        if self.is_dead:
+        judge = self.judge
+        if judge.is_dead:
             return
         for each in messages:
-            world.note_sent(self.name, each)
+            judge.note_sent(self.name, each)
             self._under_way[each.number] = each
         try:
             self.inner.send(messages)
@@ -109,19 +112,19 @@ class WatchedTarget(Target):
             for each in messages:
                 del self._under_way[each.number]
                 if len(messages) == 1:
-                    world.note_raised(each)
+                    judge.note_raised(each)
             raise
 
     def end(self) -> None:
         """Take note that its connection is over."""
-        if self.name in self.world.open_targets:
-            self.world.repeats[self.name] += 1
+        if self.name in self.judge.open_targets:
+            self.judge.world.repeats[self.name] += 1
         self._under_way.clear()
-        self.world.open_targets.discard(self.name)
+        self.judge.open_targets.discard(self.name)
 
     async def close(self) -> None:
-        if not self.is_dead:
-            self.world.closed.append(self.name)
+        if not self.judge.is_dead:
+            self.judge.closed.append(self.name)
             self.end()
         await self.inner.close()
 
@@ -135,22 +138,22 @@ class _Reports:
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
         target = self._target
-        if target.is_dead:
+        if target.judge.is_dead:
             return
         for each in messages:
             if target._under_way.pop(each.number, None) is not None:
-                target.world.note_confirmed(target.name, each)
+                target.judge.note_confirmed(target.name, each)
         self._receiver.confirmed(messages)
 
     def failed(self, message: Outgoing, failure: Failure) -> None:
         target = self._target
-        if target.is_dead:
+        if target.judge.is_dead:
             return
         if target._under_way.pop(message.number, None) is not None and target.name != "dead":
-            target.world.note_refused(message, failure)
+            target.judge.note_refused(message, failure)
         self._receiver.failed(message, failure)
 
     def lost(self, error: Disconnected) -> None:
-        if not self._target.is_dead:
+        if not self._target.judge.is_dead:
             self._target.end()
             self._receiver.lost(error)

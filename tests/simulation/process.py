@@ -1,0 +1,257 @@
+"""One process of the bridge: the daemon's own pipelines, read from a file that its owner edits, and reloaded.
+
+What it does without is what needs a process: signals, a server of HTTP, a log. Its pumps are built, reloaded, paused,
+drained and stopped by `bridge.daemon.pipelines`, as by ``POST /reload`` and signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf
+from typing import Any, Final
+from unittest.mock import patch
+
+from bridge.daemon.config import Config
+from bridge.daemon.journal import Journal
+from bridge.daemon.pipelines import GOING_BACK, Pipelines
+from bridge.daemon.pumps import RunningPump, control
+from bridge.pump.pump import Inlet, Pump
+from exchange.errors import InputError
+from tests.simulation.judge import Judge
+from tests.simulation.plan import TARGETS, File, Plan
+from tests.simulation.sources import Client
+from tests.simulation.systems import Systems
+from tests.simulation.watch import WatchedSource, WatchedTarget
+from tests.simulation.world import World
+
+STOPPING: Final = 5.0
+"""Number of seconds beyond the drain in which a stop ends."""
+
+CALM_DRAIN: Final = 10.0
+"""Minimum number of seconds of a drain in which all is settled if nothing happens."""
+
+SETTLING: Final = 20.0
+"""Seconds after a fault in which what it has delayed may still be under way."""
+
+
+class Process:
+    """A process, from its start to its end. ``read_file`` returns what the file says now."""
+
+    def __init__(self, world: World, systems: Systems, read_file: Callable[[], File]) -> None:
+        self.world = world
+        self.systems = systems
+        self.stopped_at = inf
+        self.is_killed = False
+        self.running: asyncio.Task[None] | None = None
+        self._read_file = read_file
+        self._is_calm = False
+        """Whether it was stopped while all was well, and nothing happened in the time that its drain has."""
+        self._read = _Reading(read_file(), {}, 0.0, is_calm=False)
+        self._judges: list[Judge] = []
+        self.pipelines = Pipelines(self._build(self._read.file), _Journal(world), self._reread)
+        self.pipelines.on_change = self._replace
+        self._replace(self.pipelines.pumps)
+
+    @property
+    def pumps(self) -> list[Pump]:
+        """The pumps that run."""
+        return [each.pump for each in self.pipelines.pumps.values()]
+
+    async def run(self) -> bool:
+        """Run it to its end; return whether it has ended by itself or by a stop."""
+        running = self.running = asyncio.create_task(self.pipelines.run())
+        try:
+            await running
+        except asyncio.CancelledError:
+            if not self.is_killed:
+                raise
+            return False
+        finally:
+            if not running.done():
+                running.cancel()
+        world = self.world
+        if world.now - self.stopped_at > world.plan.drain + STOPPING:
+            world.breaks("stop", f"it took {world.now - self.stopped_at:.1f} s")
+        if self._is_calm:
+            _judge_drain(world, self.pumps)
+        for each in self.pipelines.pumps.values():
+            _judge_end(each)
+        return True
+
+    def kill(self) -> None:
+        """Kill it: nothing that it does reaches a system."""
+        if self.running is not None and not self.running.done():
+            for judge in self._judges:
+                judge.is_dead = True
+            for each in self.systems.clients:
+                each.kill()
+            self.is_killed = True
+            self.running.cancel()
+
+    def stop(self) -> None:
+        """Stop it, as SIGTERM does."""
+        if self.stopped_at == inf:
+            self.stopped_at, self._is_calm = self.world.now, self._finds_calm()
+            self.pipelines.stop()
+
+    def control(self, act: Callable[[Pump], None]) -> None:
+        """Have all pumps do something, as signals and ``POST`` do."""
+        for each in self.pipelines.pumps.values():
+            judge = _judge_of(each)
+            judge.forget_reads()
+            if act is Pump.resume:
+                judge.count_anew()
+        control(self.pipelines.pumps, act)
+
+    def reload(self) -> None:
+        """Reload it, as SIGHUP does."""
+        if self.running is not None and not self.running.done():
+            self.pipelines.request().add_done_callback(self._judge_reload)
+
+    # Reading the file.
+
+    def _build(self, file: File) -> Config:
+        parts = {name: self._build_pipeline(name, *said) for name, said in file.pipelines.items()}
+        if not file.is_split:
+            return replace(parts[""], workers=2) if file.mistake == "workers" else parts[""]
+        whole = Config("bridge.toml", parts["p0"].topology, (), {}, pipelines=(*parts.values(),))
+        return replace(whole, workers=2) if file.mistake == "workers" else whole
+
+    def _build_pipeline(self, name: str, rules: Plan, sources: tuple[int, ...]) -> Config:
+        judge = Judge(self.world, rules)
+        self._judges.append(judge)
+        clients = [self.systems.make_source(f"{rules.sources[at]}-{at}") for at in sources]
+        inlets = [Inlet(WatchedSource(each, judge), "in") for each in clients]
+        targets = {each: WatchedTarget(self.systems.make_target(each), judge) for each in TARGETS}
+        for each in ("all", "odd"):
+            if (verdict := getattr(targets[each].client, "is_at_fault", None)) is not None:
+                judge.verdicts[each] = verdict
+        return Config(
+            "bridge.toml", rules.topology, (*inlets,), {name: targets[name] for name in ("all", "odd")}, rules.policy,
+            targets["dead"] if rules.dead_letters else None, name=name, written=(rules, sources),
+        )  # fmt: skip
+
+    def _reread(self) -> Config:
+        """Read the file again. Raises InputError."""
+        file = self._read_file()
+        self._read = _Reading(file, self.pipelines.pumps, self.world.now, is_calm=self._finds_calm())
+        if file.mistake == "wrong":
+            raise InputError("bridge.toml: it is wrong")
+        return self._build(file)
+
+    def _replace(self, pumps: Mapping[str, RunningPump]) -> None:
+        """Have the clients of pumps that begin take the places of those of pumps that have ended."""
+        old = {id(client) for client in self.systems.clients}
+        now = [client for each in pumps.values() for client in _clients_of(each)]
+        kept = {id(client) for client in now}
+        gone = [each for each in self.systems.clients if id(each) not in kept]
+        self.systems.replace(gone, [each for each in now if id(each) not in old])
+
+    # Judging.
+
+    def _judge_reload(self, task: asyncio.Task[str]) -> None:
+        """Judge what came of a reload: it is refused and has changed nothing, or what the file says runs."""
+        if task.cancelled() or self.is_killed or (self.running is not None and self.running.done()):
+            return
+        world, read, refusal = self.world, self._read, task.result()
+        pumps = self.pipelines.pumps
+        if refusal:
+            may_be = read.file.mistake or self.stopped_at < inf or any(
+                inlet.source.settled_in is None for each in pumps.values() for inlet in each.config.inlets
+            )  # fmt: skip
+            if not may_be:
+                world.breaks("reload", f"it is refused: {refusal}")
+            if pumps is not read.pumps:
+                world.breaks("reload", "it is refused, and has changed what runs")
+            return
+        if read.file.mistake:
+            world.breaks("reload", f"a file with a mistake is taken: {read.file.mistake}")
+        if world.now - read.at > world.plan.drain + STOPPING + GOING_BACK:
+            world.breaks("stop", f"a reload took {world.now - read.at:.1f} s")
+        if pumps.keys() != read.file.pipelines.keys():
+            world.breaks("reload", f"{[*pumps]} run, and the file has {[*read.file.pipelines]}")
+        for name, (rules, sources) in read.file.pipelines.items():
+            running, before = pumps[name], read.pumps.get(name)
+            if running.config.written != (rules, sources):
+                world.breaks("reload", f"pipeline {name!r} is not what the file says")
+            if before is not None and name and (before is running) is not (before.config.written == (rules, sources)):
+                world.breaks("reload", f"pipeline {name!r} {'runs on' if before is running else 'begins anew'}")
+        gone = [each for name, each in read.pumps.items() if pumps.get(name) is not each]
+        for each in gone:
+            _judge_end(each)
+        if read.is_calm:
+            _judge_drain(world, [each.pump for each in gone])
+
+    def _finds_calm(self) -> bool:
+        """Return whether all is well, and nothing will happen in the time that a drain has."""
+        plan, now = self.world.plan, self.world.now
+        return (
+            plan.drain >= CALM_DRAIN and not plan.odd
+            and all(each.connected and not each.held for pump in self.pumps for each in pump.outlets)
+            and not any(until >= now - SETTLING for each in self.systems.clients for until in each.until.values())
+            and not any(now < each.at < now + plan.drain + STOPPING for each in plan.faults)
+        )  # fmt: skip
+
+
+class _Reading:
+    """What a reload has read, and what ran then."""
+
+    def __init__(self, file: File, pumps: Mapping[str, RunningPump], at: float, *, is_calm: bool) -> None:
+        self.file = file
+        self.pumps = pumps
+        self.at = at
+        self.is_calm = is_calm
+
+
+class _Journal(Journal):
+    """A log that nobody reads, but for what it must not say."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__("text", "error")
+        self._world = world
+
+    def write(self, level: str, event: str, /, **fields: Any) -> None:
+        if event in ("pipeline failed", "health failed"):
+            self._world.breaks("no error", f"{event}: {fields['error']}")
+
+
+def _judge_of(running: RunningPump) -> Judge:
+    source: Any = running.config.inlets[0].source
+    judge: Judge = source.judge
+    return judge
+
+
+def _clients_of(running: RunningPump) -> list[Client]:
+    endpoints: Any = running.config.endpoints
+    return [each.client for each in endpoints]
+
+
+def _judge_end(running: RunningPump) -> None:
+    """Judge in which order a pump has closed what it had."""
+    judge, sources = _judge_of(running), [inlet.source.name for inlet in running.config.inlets]
+    if {*judge.closed[-len(sources) :]} != {*sources}:
+        judge.breaks("close", f"{judge.closed}")
+
+
+def _judge_drain(world: World, pumps: list[Pump]) -> None:
+    """Judge what pumps have left that ended in calm weather."""
+    left = sum([pump.in_flight - sum([len(each.window.on_hold()) for each in pump._inlets]) for pump in pumps])
+    if left > 0:
+        world.breaks("drain", f"{left} messages are not settled")
+
+
+@contextmanager
+def pipelines_simulated(world: World) -> Iterator[None]:
+    """Have pumps decide by the seed, by the virtual clock, and before their judges."""
+
+    def make(inlets: Any, router: Any, targets: Any, events: Any, *others: Any, **named: Any) -> Pump:
+        judge: Judge = inlets[0].source.judge
+        chosen = {"random": world.random.random, "clock": lambda: world.now, **named}
+        judge.pump = pump = Pump(inlets, router, targets, judge.hear(events), *others, **chosen)
+        return pump
+
+    with patch("bridge.daemon.pumps.Pump", make):
+        yield
