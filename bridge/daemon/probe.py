@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bridge.client_errors import explain
 from bridge.daemon.config import Config
@@ -213,15 +213,10 @@ def _findings(report: CheckReport) -> list[LocatedFinding]:
     return [LocatedFinding(each, finding) for each in report.checked for finding in each.findings]
 
 
-def _version(_: CheckReport) -> Literal[1]:
-    return 1
-
-
 document(
     "CheckJson",
-    "version, config = path, offline, ready, pipelines if any, sources, targets, errors, warnings, not_checked, "
+    "version = 1, config = path, offline, ready, pipelines if any, sources, targets, errors, warnings, not_checked, "
     "findings",
-    version=_version,
     findings=_findings,
 )(CheckReport)
 
