@@ -20,13 +20,13 @@ from bridge.aside import cancel_all, run_within
 from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe, to_disconnected
 from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
-from bridge.pump.homecoming import Homecoming
 from bridge.pump.inlet import Inlet, InletReader
 from bridge.pump.learning import Learning
 from bridge.pump.outlet import Outlet
 from bridge.pump.placing import Placing
 from bridge.pump.policy import Policy, Unroutable
 from bridge.pump.replies import PassedRequest, Replies, RequestOutcome
+from bridge.pump.reply_sender import ReplySender
 from bridge.pump.undeliverable import Undeliverable
 from bridge.pump.window import Pending
 from exchange.errors import HashstarError, InputError
@@ -104,16 +104,16 @@ class Pump:
             queue: replies.servers[target] for queue, target in targets.items() if target in replies.servers
         }
         """Queue of the topology -> the servers that answer the requests in it."""
-        self._homecoming = Homecoming(replies, policy, events, random, self._numbers, clock, self._wake)
+        self._reply_sender = ReplySender(replies, policy, events, random, self._numbers, clock, self._wake)
         last = [] if dead is None else [dead]
-        self._all_outlets = [*outlets.values(), *self._homecoming.outlets, *last]
+        self._all_outlets = [*outlets.values(), *self._reply_sender.outlets, *last]
         self._readings: dict[Inlet, InletReader] = {}
         for inlet in inlets:
             if inlet.replies_of is None:
                 queues = find_reachable_queues(router.topology, inlet.exchange)
                 reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
             else:
-                reached = [*self._homecoming.outlets]
+                reached = [*self._reply_sender.outlets]
             self._readings[inlet] = InletReader(
                 inlet, dict.fromkeys([*reached, *last]), policy, random, self._take, lambda: self._paused
             )
@@ -226,7 +226,7 @@ class Pump:
             self._learning.look(inlet, deliveries)
             self._route(inlet, pendings)
         else:
-            self._homecoming.bring(inlet, pendings, inlet.replies_of)
+            self._reply_sender.send(inlet, pendings, inlet.replies_of)
 
     def _route(self, inlet: Inlet, pendings: Sequence[Pending]) -> None:
         """Route deliveries and send their copies, one for each queue that a delivery reaches.

@@ -872,12 +872,12 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/pump/homecoming.py",
+        "bridge/pump/reply_sender.py",
         "bridge/pump/test_replies.py",
         (
             "replies without a caller are never settled",
-            "                self._events.replied(name, home)\n                inlet.window.finish_copy(pending)",
-            "                self._events.replied(name, home)",
+            "                self._events.replied(name, reply)\n                inlet.window.finish_copy(pending)",
+            "                self._events.replied(name, reply)",
         ),
         (
             "replies that are refused are never settled",

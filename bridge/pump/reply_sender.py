@@ -1,4 +1,4 @@
-"""The way of replies from the source where servers reply to the callers of requests, without routing.
+"""Replies that were read where servers reply are sent to the callers of the requests, without routing.
 
 A reply whose caller no longer waits, or that has no token of this bridge, is counted and settled. One that its caller's
 system refuses is dropped: its caller is gone, and must not delay other callers.
@@ -19,7 +19,7 @@ from bridge.pump.window import Pending
 from exchange.errors import HashstarError
 
 
-class Homecoming:
+class ReplySender:
     """Sends replies to callers. ``numbers`` and ``clock`` are the pump's; ``changed`` is as for `Outlet`."""
 
     def __init__(
@@ -46,26 +46,26 @@ class Homecoming:
         """Outlets of the targets that write to callers."""
         return [*self._outlets.values()]
 
-    def bring(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
+    def send(self, inlet: Inlet, pendings: Sequence[Pending], servers: Servers) -> None:
         """Send the replies among deliveries to their callers, and settle all other deliveries."""
         name = inlet.source.name
         ready: dict[Outlet, list[Outgoing]] = {}
         for pending in pendings:
             delivery = pending.delivery
-            home: AddressedReply | ReplyOutcome = "unknown"
+            reply: AddressedReply | ReplyOutcome = "unknown"
             try:
                 if delivery.refusal is None:
-                    home = self._replies.address_reply(servers, delivery, self._clock())
+                    reply = self._replies.address_reply(servers, delivery, self._clock())
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 reason = str(error) if isinstance(error, HashstarError) else describe(error)
                 self._events.unroutable(name, delivery, Unroutable.DROP.value, reason)
-            if isinstance(home, str):
-                self._events.replied(name, home)
+            if isinstance(reply, str):
+                self._events.replied(name, reply)
                 inlet.window.finish_copy(pending)
                 continue
             self._events.replied(name, "brought home")
-            outgoing = Outgoing(home.message, delivery, home.queue, None, next(self._numbers), 0, pending, home)
-            ready.setdefault(self._outlets[home.target], []).append(outgoing)
+            outgoing = Outgoing(reply.message, delivery, reply.queue, None, next(self._numbers), 0, pending, reply)
+            ready.setdefault(self._outlets[reply.target], []).append(outgoing)
         for outlet, messages in ready.items():
             outlet.send(messages)
         inlet.window.settle()
