@@ -14,10 +14,10 @@
 ====================  ==================================================================================
 
 Of several pipelines, ``?pipeline=NAME`` asks about one, and has one pause, drain, resume or reload; ``/status``,
-``/ready`` and ``/metrics`` take several of them. What else a query has is refused: taken for nothing, a slip of the pen
-would mean all. ``/live`` is about the process. HEAD works as GET. Requests are served by threads (`bindings.http`).
-They read counters and the results of the last look of `bridge.daemon.health`, and wait for the event loop only to count
-coverage.
+``/ready`` and ``/metrics`` take several of them. Any other parameter is refused: if it were ignored, a misspelt one
+would mean all pipelines. ``/live`` is about the process. HEAD works as GET. Requests are served by threads
+(`bindings.http`). They read counters and the results of the last look of `bridge.daemon.health`, and wait for the event
+loop only to count coverage.
 """
 
 from __future__ import annotations

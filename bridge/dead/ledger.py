@@ -12,8 +12,8 @@ Each line is a JSON object:
 ``{"settled": true}``                                  all that was said to be leaving has left
 =====================================================  ================================================================
 
-Dead letters that are equal have one digest, and each of them its own lines: all is counted. Whoever is killed between
-``done`` and ``gone`` has left the dead letter in its queue for sure, and the next run only takes it out. After ``gone``
+Dead letters that are equal have one digest, and each of them its own lines: all is counted. A run that is killed
+between ``done`` and ``gone`` has left the dead letter in its queue, and the next run only takes it out. After ``gone``
 it may be there or not, and what is there is published: once too often rather than never. So the file needs no more
 care than that it is written before the broker is: a line that is torn, as its writer was killed, is cut off. The file
 is locked while it is in use.

@@ -1,4 +1,4 @@
-"""A message of AMQP in Kafka, a record of Kafka in AMQP, and each of them back home unchanged.
+"""A message of AMQP in Kafka, a record of Kafka in AMQP, and each of them back in its own system unchanged.
 
 **Origin decides.** A message that travels through another system than its own is a guest there: what that system has
 no field for travels in headers with names of ours (it is *wrapped*), and is restored from them when the message is back
@@ -51,7 +51,7 @@ those that the record had; back in Kafka it gets new ones. The timestamp type Lo
 can only ask for CreateTime.
 
 **Request and reply** need ``reply_to`` and ``correlation_id``, which are carried in both directions. How a bridge
-passes requests on so that servers reply in the way of their own system, and brings the replies home, is in
+passes requests on so that servers reply in the way of their own system, and brings the replies back, is in
 `bridge.interop.requests`. Without that, a server may reply through the mapping alone:
 
 - *AMQP asks, Kafka answers.* The request has ``amqp.reply_to`` and ``amqp.correlation_id``. The answer is a record with

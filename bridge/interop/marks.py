@@ -148,7 +148,7 @@ def mark_header(content: ContentHeader, identity: str | None, marks: bytes, user
     else:
         start = 0
     if b"-topic" in raw and (b"x-kafka-topic" in raw or b"x-rocketmq-topic" in raw):
-        marks = FIRST_HOP  # a guest gets no origin headers: it has its own origin, and must come home unchanged
+        marks = FIRST_HOP  # a guest gets no origin headers: it has its own origin, and must come back unchanged
     is_marked = SIGN in raw or b"CC" in raw
     if start and not is_marked:
         if identity is not None:

@@ -1,8 +1,8 @@
-"""A message of AMQP in RocketMQ, a message of RocketMQ in AMQP, and each of them back home unchanged.
+"""A message of AMQP in RocketMQ, a message of RocketMQ in AMQP, and each of them back unchanged.
 
 Origin decides, as between AMQP and Kafka (`bridge.interop`), and the tables are similar. There is no third scheme for
 records of Kafka in RocketMQ, or the reverse: a record is wrapped as a message of AMQP, and that one as a message of
-RocketMQ. So in RocketMQ a record has properties ``x-kafka-...``, and each guest comes home by any route.
+RocketMQ. So in RocketMQ a record has properties ``x-kafka-...``, and each guest is restored by any route.
 
 RocketMQ keeps properties, pairs of texts, in no order, each name once; a property without a value is lost, the control
 characters 1 and 2 separate them, and all of them together have at most 32,767 bytes. A message must have a body.

@@ -1,4 +1,4 @@
-"""What happens in a pump, as those hear it who count and log it."""
+"""The events of a pump, which are counted and logged."""
 
 from __future__ import annotations
 

@@ -80,14 +80,14 @@ def fail(error: HashstarError) -> NoReturn:
 
 
 def at_terminal() -> bool:
-    """Return whether somebody can be asked."""
+    """Return whether a user can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def confirm(question: str, without: str, *, yes: bool) -> None:
     """Ask whether to go on, unless the answer is ``yes`` already; end the command with 1 if not.
 
-    ``without`` says what to do where nobody can be asked, which ends it with 2.
+    ``without`` says what to do where no user can be asked, which ends it with 2.
     """
     if yes:
         return

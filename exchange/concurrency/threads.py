@@ -2,9 +2,9 @@
 
 On a free-threaded CPython, two threads that read one object slow each other down, although neither waits: reading it
 counts a reference to it, and the cores that run the threads must agree on the count. Twice as many threads would do
-less than one. So there each thread has a cache of its own, filled by itself, with values of its own. Whoever holds the
-lock of the data can see all caches, to drop what a change makes wrong. For the few objects that all threads must read,
-`defer_counting` has CPython count no references.
+less than one. So there each thread has a cache of its own, filled by itself, with values of its own. The holder of
+the lock of the data can see all caches, to drop what a change makes wrong. For the few objects that all threads must
+read, `defer_counting` has CPython count no references.
 """
 
 from __future__ import annotations

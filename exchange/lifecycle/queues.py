@@ -30,7 +30,7 @@ class QueueHost(Protocol):
 
     @property
     def hears_losses(self) -> bool:
-        """Whether somebody wants to know of messages that end without a dead letter."""
+        """Whether messages that end without a dead letter are reported."""
 
     def describe_queue(self, name: str) -> str:
         """Name a queue as the broker's texts do."""

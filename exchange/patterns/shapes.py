@@ -35,7 +35,7 @@ class Shapes(Generic[V]):
     """All patterns with wildcards of a matcher, by shape.
 
     Those of small shapes are `Wild`, for the owner's indexes: ``add`` and ``remove`` are called when there is one more
-    or less. A shape that became large stays large until it is empty, so that no edits can move patterns to and fro.
+    or less. A shape that became large stays large until it is empty, so that no edits can move patterns back and forth.
     """
 
     def __init__(self, add: Callable[[Wild[V]], None], remove: Callable[[Wild[V]], None]) -> None:

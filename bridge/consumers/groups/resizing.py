@@ -205,7 +205,7 @@ class _Resizing:
         while sources or targets:
             for number in sorted(unattended & (sources or targets)):
                 unattended.discard(number)  # not again: a message that comes back counts as a delivery
-                await self._do_for_nobody(number)
+                await self._act_for_absent_member(number)
             numbers = list_some([str(number) for number in sorted(sources or targets)], 10)
             waiting = (
                 f"members have handled what was in partitions {numbers}"
@@ -225,7 +225,7 @@ class _Resizing:
             targets.discard(-1 if opened is None else opened)
         await close_channel(channel)
 
-    async def _do_for_nobody(self, number: int) -> None:
+    async def _act_for_absent_member(self, number: int) -> None:
         """Do what a member does with the marker or the gate of a partition that nobody consumes, if that is its head.
 
         Then no message is before it: it is passed, or as the old ones are passed, it is open. The queue has a single

@@ -297,7 +297,7 @@ class Channel:
         self.dispatch()  # what came before it
         self._connection.unlisten(self.number)
         self._connection.forget(self)
-        waiting = [answer for answer in self._asked if not answer.done()]  # whoever has one may not have seen it yet
+        waiting = [answer for answer in self._asked if not answer.done()]  # a caller may not have read its answer yet
         for answer in waiting:
             answer.set_exception(to_answer_error(error))
         if not waiting and not self._is_apart:

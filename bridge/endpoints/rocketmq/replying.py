@@ -68,8 +68,8 @@ class CallerTarget(Target):
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return a key of its own for each call: replies need no order, and one that waits must not hold up others."""
-        home: AddressedReply = outgoing.request
-        return home.address
+        reply: AddressedReply = outgoing.request
+        return reply.address
 
     async def check(self) -> Sequence[Finding]:
         return await check_target(self._settings, {}, {})
@@ -155,8 +155,8 @@ def make_reply(outgoing: Outgoing, now: int) -> tuple[RocketMessage, str]:
 
     ``now`` is in milliseconds since 1970. Raises HashstarError, TypeError or ValueError for what RocketMQ cannot hold.
     """
-    home: AddressedReply = outgoing.request
-    topic, broker, own = build_rocketmq_reply(home.address, home.deadline - now)
+    reply: AddressedReply = outgoing.request
+    topic, broker, own = build_rocketmq_reply(reply.address, reply.deadline - now)
     marked, hops = mark_message(outgoing.message, outgoing.delivery.identity)
     made = to_rocketmq(marked, topic)
     return RocketMessage(topic, made.body, {**made.properties, HOPS: str(hops), **own}, made.flag), broker

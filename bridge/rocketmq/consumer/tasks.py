@@ -82,7 +82,7 @@ class Rebalancing:
             await self._waiting[-1]
 
     def stop(self) -> None:
-        """Begin no more, and let nobody wait."""
+        """Begin no further rebalance, and release the callers that wait for one."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

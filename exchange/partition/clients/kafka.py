@@ -327,7 +327,7 @@ STRATEGIES: Final = (
     ),
     Strategy(
         "kafka.explicit", Explicit, "kafka-clients: ProducerRecord's partition",
-        "the key is the partition's number", "whoever sets it knows how many partitions there are",
+        "the key is the partition's number", "the application that sets it must know how many partitions there are",
     ),
     Strategy(
         "kafka.nearest", build_nearest, "kafka-clients 4.4+ with partitioner.rack.aware (KIP-1123); by host, nobody's",
