@@ -60,7 +60,7 @@ OURS: Final = {
 }  # fmt: skip
 """The name of a command of this package -> the module that defines it, as ``NAME_command``."""
 LOGS: Final = ("bridge", "aio_pika", "aiormq", "pika")
-"""Logs of clients, ours and others, librdkafka's among them (``bridge.kafka``). Commands say what goes wrong once, in
+"""Logs of clients, ours and others; that of librdkafka is below ``bridge``. Commands say what goes wrong once, in
 their own words; ``bridge run`` has a log, which gets all of it."""
 
 

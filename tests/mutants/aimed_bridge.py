@@ -403,8 +403,8 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
         (
             "a stream that was a queue is read from what comes next",
-            "await self._begin(connection, {OFFSET: self._offset if last is None else last, **self._arguments})",
-            "await self._begin(connection, self._arguments)",
+            "{STREAM_OFFSET: self._offset if last is None else last, **self._arguments}",
+            "self._arguments",
         ),
         (
             "a stream begins at the offset of one that is gone",

@@ -461,8 +461,8 @@ LOSSES: Final[list[Mutant]] = [
         ("a misspelt parameter stands for all", "elif names and query:", "elif False:"),
         (
             "the second of two pipelines is passed over",
-            "name in pipelines or by_pipeline",
-            "name in pipelines[-1:] or by_pipeline",
+            "if name in pipelines} if pipelines else pumps",
+            "if name in [*pipelines][-1:]} if pipelines else pumps",
         ),
     ),
     *mutants_of(
