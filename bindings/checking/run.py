@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bindings.checking.baseline import Baseline, BaselineRun
 from bindings.checking.report import BaselineUse, CheckResult, SourceError, SourceReport
-from bindings.checking.rules.finding import Finding
 from bindings.checking.selection import CodeSelection
 from bindings.checking.source import check_source
 from bindings.sources.open import open_source
@@ -103,24 +102,17 @@ class _Check:
         source = open_source(file.name, self.vhost, seconds=self.seconds).allowing_unread(self.allow_unread)
         if file.folder is not None and self.vhost not in (None, *source.vhosts):
             return SkippedFile(file.name, f"no virtual host '{self.vhost}'")
-        found = 0
-
-        def keep(vhost: str, findings: list[Finding]) -> list[Finding]:
-            nonlocal found
-            found += len(findings)
-            return findings if self.known is None else self.known.subtract(file.name, vhost, findings)
-
-        report = check_source(
+        return check_source(
             source,
             vhost=self.vhost,
             profile=self.profile,
             codes=self.codes,
             optional=self.selection.optional,
-            keep=keep,
+            known=self.known,
+            file=file.name,
             progress=self._show_topology,
             app=self.app,
         )
-        return report._replace(known=found - sum(sum(of.tally.values()) for of in report.vhosts))
 
     def _show_topology(self, topology: Topology) -> None:
         self.show(f"checking {count_noun(len(topology.bindings), 'binding')} of '{topology.vhost}' ...")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from bindings.checking.baseline import BaselineRun
 from bindings.checking.check import find_all, list_findings
 from bindings.checking.lines import with_lines
 from bindings.checking.report import SourceReport, VhostFindings
@@ -33,15 +34,16 @@ def check_source(
     profile: Profile | str | None = None,
     codes: Container[object] = RULES,
     optional: Iterable[str] = (),
-    keep: Callable[[str, list[Finding]], list[Finding]] = lambda vhost, findings: findings,
+    known: BaselineRun | None = None,
+    file: str = "",
     progress: Callable[[Topology], None] = lambda topology: None,
     app: object = None,
 ) -> SourceReport:
     """Return the findings about a source: about one virtual host, or about all.
 
     ``profile`` names the RabbitMQ release whose rules apply; None for that of the source. Findings whose codes are not
-    in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. ``keep`` takes a virtual
-    host and all findings about it, and returns those to report, of which the report lists the first of each kind (see
+    in ``codes`` are left out; ``optional`` are the codes of optional rules to apply as well. Those of ``file``, as the
+    user names it, that are ``known`` are only counted; of the others the report lists the first of each kind (see
     `bindings.checking.check.check`). ``progress`` is called with each topology before it is checked. ``app`` is a
     Celery app: the ways of its tasks through each topology are checked, too. Those of a source that is an app always
     are.
@@ -51,6 +53,7 @@ def check_source(
     """
     names = source.vhosts if vhost is None else (source.topology(vhost).vhost,)
     checked: list[VhostFindings] = []
+    subtracted = 0
     for name in names:
         topology = source.topology(name, profile)
         progress(topology)
@@ -63,14 +66,16 @@ def check_source(
             findings = [*_file_findings(source, topology.profile), *findings]
         if application is not None:
             findings += tasks.find(application)
-        kept = keep(name, [finding for finding in findings if finding.code in codes])
+        findings = [finding for finding in findings if finding.code in codes]
+        kept = findings if known is None else known.subtract(file, name, findings)
+        subtracted += len(findings) - len(kept)
         tally = Counter(finding.code for finding in kept)
         checked.append(VhostFindings(name, list_findings(kept, topology), tally))
     chosen_by = source.chosen_by if profile is None else None
     caveat = topology.profile.caveat or None
     found_lines = with_lines(source, {of.vhost: of.findings for of in checked})
     vhosts = [of._replace(findings=found_lines[of.vhost]) for of in checked]
-    return SourceReport(source.name, vhosts, topology.profile.name, chosen_by, source.path, caveat)
+    return SourceReport(source.name, vhosts, topology.profile.name, chosen_by, source.path, caveat, subtracted)
 
 
 def _file_findings(source: Source, profile: Profile) -> Iterator[Finding]:
