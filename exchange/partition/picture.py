@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from exchange.partition.moves import MessageDistribution, Moves
 from exchange.partition.partitioner import Choice
 from exchange.partition.partitions import Partitions
-from exchange.text.display import count_noun, escape_line
-from exchange.values.documents import document, encode_as
+from exchange.text.display import count_noun
+from exchange.values.documents import document
 from exchange.values.forms import Form, Forms
 
 FORMS: Final[Forms] = {
-    "text": Form("exchange.partition.picture:describe", (".txt",)),
-    "json": Form("exchange.partition.picture:to_json", (".json",)),
+    "text": Form("exchange.partition.picture:to_lines", (".txt",)),
+    "json": Form("exchange.partition.picture:DescribedMoves", (".json",)),
 }
 """The forms of --change."""
 
@@ -47,11 +47,6 @@ def describe_choice(choice: Choice, partitions: Partitions) -> PartitionLine:
     return {"partition": partition.id if partition.name == str(partition.id) else partition.name}
 
 
-def describe(moves: Moves, before: str, after: str) -> str:
-    """Return the report as lines of text; ``before`` and ``after`` describe the two distributions."""
-    return "\n".join(map(escape_line, _lines(moves, before, after)))
-
-
 FlowJson = TypedDict("FlowJson", {"from": str, "to": str, "messages": int})
 
 
@@ -78,12 +73,8 @@ document(
 )(DescribedMoves)
 
 
-def to_json(moves: Moves, before: str, after: str) -> Any:
-    """Return the same numbers as JSON values."""
-    return encode_as(DescribedMoves, DescribedMoves(moves, before, after))
-
-
-def _lines(moves: Moves, before: str, after: str) -> Iterator[str]:
+def to_lines(moves: Moves, before: str, after: str) -> Iterator[str]:
+    """Yield the report as lines of text; ``before`` and ``after`` describe the two distributions."""
     yield f"{before}  ->  {after}"
     yield ""
     yield f"{'':24}{'all':>12}{'move':>12}"
