@@ -7,23 +7,23 @@ Times are ISO 8601 in UTC, and what is not known is null.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Annotated, Final, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from bindings.archive.figures import Timestamp
 from bindings.archive.formats.detect import Archive
 from bindings.archive.inspection import Inspection
 from bindings.archive.kafka.folder import FolderInspection
-from bindings.archive.kafka.groups import StoredGroup
+from bindings.archive.kafka.groups import GroupKind, StoredGroup
 from bindings.archive.kafka.side_files import format_id
 from bindings.archive.kafka.transaction_state import KafkaTopicPartitionJson
 from bindings.archive.reading import Bias
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.kafka import measure_lag
 from exchange.text.numbers import is_digits
-from exchange.values.documents import document
+from exchange.values.documents import by_name, document
 
-BiasKey = Literal["EVERYTHING", "SURVIVORS", "SAMPLE", "UNKNOWN"]
+BiasKey: TypeAlias = Annotated[Bias, by_name(Bias, str)]
 DIGITS: Final = 19
 """Maximum number of digits of the id of a node."""
 
@@ -55,14 +55,13 @@ class Inspected(NamedTuple):
 
 def _files(inspected: Inspected) -> list[FileJson]:
     return [
-        {"path": str(path), "format": form.name, "bias": _bias_key(form.bias_of(path))}
-        for path, form in inspected.archive.files
+        {"path": str(path), "format": form.name, "bias": form.bias_of(path)} for path, form in inspected.archive.files
     ]
 
 
 def _bias(inspected: Inspected) -> list[BiasKey]:
     """How the messages were taken, one for each format."""
-    return [_bias_key(bias) for bias in inspected.archive.biases]
+    return list(inspected.archive.biases)
 
 
 def _auditable(inspected: Inspected) -> bool:
@@ -103,11 +102,6 @@ document(
 )(Inspected)
 
 
-def _bias_key(bias: Bias) -> BiasKey:
-    key: BiasKey = bias.name  # type: ignore[assignment]  # a test compares the names
-    return key
-
-
 class KafkaMemberJson(TypedDict):
     """A member of a group."""
 
@@ -137,7 +131,7 @@ class KafkaGroupJson(TypedDict):
     """A consumer group."""
 
     group: str
-    type: Literal["classic", "consumer", "share", "streams"]
+    type: GroupKind
     state: str | None
     """Null for share and streams groups."""
     epoch: int | None
@@ -185,7 +179,7 @@ document(
 def _group_json(group: StoredGroup, ends: dict[tuple[str, int], int], names: dict[UUID, str]) -> KafkaGroupJson:
     return {
         "group": group.name,
-        "type": group.kind,  # type: ignore[typeddict-item]  # a test compares the names
+        "type": group.kind,
         "state": group.state,
         "epoch": group.epoch,
         "protocol": group.protocol,

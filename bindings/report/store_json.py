@@ -5,17 +5,18 @@ Most of it are the values of `bindings.archive.rocketmq`. Times are ISO 8601 in 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from bindings.archive.rocketmq.commit import CommitRecord
 from bindings.archive.rocketmq.find import FoundMessages
-from bindings.archive.rocketmq.inspection import StoredTopicFacts, StoreInspection
+from bindings.archive.rocketmq.inspection import StoredTopicFacts, StoreInspection, TopicKind
 from bindings.archive.rocketmq.store import Store, StoredTopic
 from bindings.report.inspection import BadJson, encode_bad
 from bindings.report.store import find_code, list_bodies
-from exchange.values.documents import document
+from exchange.values.documents import by_name, document, write_as
 
-TopicKindKey = Literal["user", "retry", "dead", "delay", "wheel", "transaction", "lite", "system"]
+KIND: Final = by_name(TopicKind)
+write_as(TopicKind, KIND.encode, KIND.kind)
 
 
 class TagJson(TypedDict):
@@ -74,19 +75,14 @@ class ConfiguredTopic(NamedTuple):
     """As the broker is configured; None if it keeps its topics elsewhere."""
 
 
-def _kind(topic: ConfiguredTopic) -> TopicKindKey:
-    return topic.facts.kind.name.lower()  # type: ignore[return-value]  # a test compares the names
-
-
 def _tags(topic: ConfiguredTopic) -> list[TagJson]:
     return [{"tag": tag, "code": find_code(tag), "messages": count} for tag, count in topic.facts.tags.items()]
 
 
 document(
     "TopicJson",
-    "topic = facts.name, kind, config?.read_queues, config?.write_queues, facts.messages, bytes = facts.size, "
+    "topic = facts.name, facts.kind, config?.read_queues, config?.write_queues, facts.messages, bytes = facts.size, "
     "facts.queues, tags",
-    kind=_kind,
     tags=_tags,
 )(ConfiguredTopic)
 

@@ -62,6 +62,11 @@ def with_underscores(words: Any) -> As:
     return As(lambda word: word.replace(" ", "_"), Literal[tuple(names)])
 
 
+def by_name(kind: type[Enum], change: Callable[[str], str] = str.lower) -> As:
+    """Return how members of an Enum are written that go by their names, not by their values."""
+    return As(lambda member: change(member.name), Literal[tuple(map(change, kind.__members__))])
+
+
 class Field(NamedTuple):
     """A field of a document."""
 

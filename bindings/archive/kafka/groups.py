@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from bindings.archive.figures import Timestamp
@@ -37,7 +37,9 @@ TOPIC: Final = "__consumer_offsets"
 
 OFFSETS: Final = (0, 1)
 CLASSIC: Final = 2
-EPOCH_KINDS: Final = {3: "consumer", 11: "share", 17: "streams"}
+GroupKind: TypeAlias = Literal["classic", "consumer", "share", "streams"]
+"""The protocol of a consumer group; consumer is KIP-848."""
+EPOCH_KINDS: Final[dict[int, GroupKind]] = {3: "consumer", 11: "share", 17: "streams"}
 """Kind of a record with the epoch of a group -> type of the group."""
 MEMBER: Final = 5
 TARGET: Final = 6
@@ -125,8 +127,7 @@ class StoredGroup:
     """A consumer group."""
 
     name: str
-    kind: str = "classic"
-    """The protocol: classic, consumer (KIP-848), share or streams; none if only offsets are committed."""
+    kind: GroupKind = "classic"
     epoch: int | None = None
     """Generation of a classic group, epoch of another."""
     protocol: str | None = None

@@ -8,22 +8,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, TypeAlias, TypedDict
 
 from bindings.archive.figures import Time
+from bindings.archive.reading import Bias
 from bindings.counts.sketch import ERROR
 from bindings.report.forms import json_compared  # noqa: F401  the documents of verification and comparison
 from bindings.report.inspection import BadJson, list_bad
 from bindings.report.model import Archived, Audited, FindingRow, Records, Report, Summary
 from bindings.report.rows import BindingRow, ExchangeRow, Flow, Nearest, QueueRow, Timeline
-from exchange.values.documents import document, encode_as
+from exchange.values.documents import by_name, document, encode_as
 
 __all__ = ["Report", "encode_json", "to_json"]
 
 OTHERS: Final = 20
 """Maximum number of files that are not archives and are named."""
 
-BiasName = Literal["everything", "survivors", "sample", "unknown"]
+BiasName: TypeAlias = Annotated[Bias, by_name(Bias)]
 
 
 def encode_json(report: Report) -> bytes:
@@ -69,8 +70,7 @@ class SkippedJson(TypedDict):
 
 
 def _bias(archive: Archived) -> list[BiasJson]:
-    # A test compares the names.
-    return [{"name": bias.name.lower(), "says": bias.value} for bias in archive.biases]  # type: ignore[typeddict-item]
+    return [{"name": bias, "says": bias.value} for bias in archive.biases]
 
 
 def _not_archives(archive: Archived) -> OthersJson:
