@@ -213,7 +213,7 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
 
     async def _consume(self, connection: Connection, last: int | None) -> None:
-        """Consume, from a stream what follows ``last``, from other queues what is next. Raises BrokerError, Disconnected."""
+        """Consume: from a stream what follows ``last``, otherwise what is next. Raises BrokerError, Disconnected."""
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
         try:
             await self._begin(connection, {STREAM_OFFSET: self._offset if last is None else last, **self._arguments})
