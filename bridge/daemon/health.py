@@ -66,10 +66,8 @@ NOT_READ: Final = ("disconnected", "trouble", "dead-letters", "waiting", "window
 REMIND_AFTER: Final = 60.0
 REMIND_AT_MOST: Final = 600.0
 """Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
-LOOK_EVERY: Final = 1.0
-"""Seconds between looks at the pump."""
-LATE: Final = 5.0
-"""Seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine."""
+LOOK_EVERY: Final = 1.0  # seconds between looks at the pump
+LATE: Final = 5.0  # seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine
 SCAN_AFTER: Final = 0.5
 """Minimum age of the oldest unsettled message, in seconds, at which all messages under way are scanned."""
 SCAN_CHEAP: Final = 0.005
@@ -119,8 +117,7 @@ class Health:
     """Looks at a pump again and again, and knows its conditions.
 
     ``config`` is the path of the configuration, which ways out name; ``before`` is the health of the pump before, whose
-    conditions last; ``clock`` returns seconds since 1970,
-    ``loop_clock`` the loop's time.
+    conditions last; ``clock`` returns seconds since 1970, ``loop_clock`` the loop's time.
     """
 
     def __init__(
@@ -147,6 +144,7 @@ class Health:
         self._loop_clock = loop_clock or asyncio.get_running_loop().time
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {} if before is None else before._known
+        self._ran = self._loop_clock()  # time of the last look, by the loop's clock; later: there is none until then
         self._scan = _Scan()
         self._scan_at = float("-inf")
         """Earliest time of the next scan, by the loop's clock."""
@@ -165,7 +163,7 @@ class Health:
 
     async def run(self) -> None:
         """Look once a second, and at each connection made or lost, until cancelled."""
-        loop = asyncio.get_running_loop()
+        loop, self._ran = asyncio.get_running_loop(), self._loop_clock()
         self._metrics.on_change = lambda: loop.call_soon(self._look_safely)
         sources = [inlet.source for inlet in self._inlets]
         asking = [loop.create_task(self.removals[each.name].keep_looking(each.find_removals)) for each in sources]
@@ -173,12 +171,7 @@ class Health:
             while True:
                 self._look_safely()
                 self.journal.catch_up()
-                before = self._loop_clock()
                 await asyncio.sleep(LOOK_EVERY)
-                if (late := self._loop_clock() - before - LOOK_EVERY) > LATE:
-                    # Brokers seem silent then, and messages old; what they sent meanwhile is read first.
-                    self.journal.write("warning", "process was stopped", seconds=round(late, 1))
-                    await asyncio.sleep(LOOK_EVERY)
         finally:
             for task in asking:
                 task.cancel()
@@ -217,10 +210,17 @@ class Health:
         self.history.add(now, self._metrics)
 
     def _look_safely(self) -> None:
-        try:
-            self.look()
-        except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
-            self.journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
+        now = self._loop_clock()
+        if (late := now - self._ran - LOOK_EVERY) > LATE:
+            # Brokers seem silent then, and messages old; what they sent meanwhile is read first, whatever changes.
+            self.journal.write("warning", "process was stopped", seconds=round(late, 1))
+            self._ran = now + LOOK_EVERY
+        elif now >= self._ran:
+            self._ran = now
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001  a look that fails must not end all later ones
+                self.journal.write_rarely("error", "health failed", ("", repr(error)), error=repr(error))
 
     def _scan_if_due(self, now: float) -> None:
         """Scan all messages under way if one is old enough, as often as the duration of the scan allows."""

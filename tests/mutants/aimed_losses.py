@@ -396,6 +396,7 @@ LOSSES: Final[list[Mutant]] = [
             "keep_looking(each.find_removals)) for each in ()]",
         ),
         ("an outage begins anew with a reload", "= {} if before is None else before._idle", "= {}"),
+        ("what brokers sent to a stopped process is not read first", "        elif now >= self._ran:", "        else:"),
     ),
     *mutants_of(
         "bridge/endpoints/kafka/cluster/health.py",

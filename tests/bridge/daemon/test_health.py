@@ -230,17 +230,24 @@ def test_a_queue_that_takes_nothing_for_a_while_is_a_condition() -> None:
     assert state.after(3.0) == {("kafka", "backpressure"): "it takes nothing: no such queue"}
 
 
-def test_a_process_that_was_stopped_takes_no_broker_for_silent() -> None:
+@pytest.mark.parametrize("changes_after", [0.0, 0.1, 0.9])
+def test_a_process_that_was_stopped_takes_no_broker_for_silent(changes_after: float) -> None:
+    """Also if another connection is lost, or made, as soon as it goes on."""
+
     async def play() -> None:
-        state = State()
+        state, loop = State(), asyncio.get_running_loop()
+        began, stopped = loop.time(), 0.0
+        state.health._loop_clock = lambda: 100.0 + loop.time() - began + stopped
         running = asyncio.create_task(state.health.run())
         await pass_time(LOOK_EVERY / 2)
-        state.now += 60
+        stopped = 60.0
         state.source.problem = "the broker is silent for 60 s"
-        await pass_time(LOOK_EVERY)
+        await pass_time(changes_after)
+        state.metrics.connected("kafka")
+        await pass_time(LOOK_EVERY - changes_after)
         state.source.problem = None  # as what it sent meanwhile is read now
         await pass_time(2 * LOOK_EVERY)
-        assert "process was stopped" in state.log.getvalue()
+        assert state.log.getvalue().count("process was stopped") == 1
         assert "silent" not in state.log.getvalue()
         state.source.problem = "the broker is silent for 70 s"
         await pass_time(2 * LOOK_EVERY)

@@ -67,8 +67,8 @@ class Joining:
     def __init__(self) -> None:
         self._state = STEADY
         self._since = 0.0
-        self._steady_until: float | None = None
-        """When it last had its partitions; states of joining follow on one another."""
+        self._waits_since: float | None = None
+        """Time of the first look since which it has had no partitions, in whatever states; None: it has them."""
         self.trouble: str | None = None
         """How long it has waited for its partitions, if that is long."""
         self.is_stuck = False
@@ -81,9 +81,9 @@ class Joining:
         if state != self._state:
             self._state, self._since = state, now
         self.is_stuck = state in GIVING_UP and now - self._since >= STUCK
-        if state == STEADY or self._steady_until is None:
-            self._steady_until = now
-        lasts, away = now - self._steady_until, find_away(statistics)
+        # Not since the last look at which it had them: this process may have been stopped in between.
+        self._waits_since = None if state == STEADY else now if self._waits_since is None else self._waits_since
+        lasts, away = 0.0 if self._waits_since is None else now - self._waits_since, find_away(statistics)
         self.trouble = None
         if lasts >= (PATIENCE if away else LONG_WAIT_SECONDS):
             why = f"{state}; broker {away} is not connected" if away else state

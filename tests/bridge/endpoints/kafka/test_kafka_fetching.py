@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.endpoints.kafka.consumer.fetching import LONG_WAIT_SECONDS, LONGEST_IDLE, STUCK, FetchQueues, Joining
 
@@ -90,13 +94,25 @@ def test_waiting_for_the_other_members_is_trouble_after_a_while_and_never_stuck(
     assert member.trouble is None
 
 
+@given(st.lists(st.tuples(st.floats(0.1, 40.0), st.sampled_from(["steady", "wait-join", "wait-sync"])), max_size=12))
+def test_it_waits_since_a_look_at_which_it_waited_however_long_there_was_none(looks: list[tuple[float, str]]) -> None:
+    """A process that was stopped finds its member without partitions, and has not waited all that time."""
+    member, now, seen = Joining(), 0.0, list[tuple[float, str]]()
+    for pause, state in looks:
+        now += pause
+        seen.append((now, state))
+        member.look(joining(state), now)
+        waits = [at for at, _ in takewhile(lambda look: look[1] != "steady", reversed(seen))]
+        assert (member.trouble is not None) == (bool(waits) and now - waits[-1] >= LONG_WAIT_SECONDS)
+
+
 def test_waiting_is_trouble_sooner_while_a_broker_is_away_whatever_states_follow_on_one_another() -> None:
     member, away = Joining(), {"brokers": brokers_of("UP", "TRY_CONNECT")}
     member.look(joining("steady"), 0.0)
     told = "it has waited for 5 s to be given partitions (wait-sync; broker b1 is not connected)"
-    for now, state, trouble in ((1.0, "wait-join", None), (4.9, "wait-metadata", None), (5.0, "wait-sync", told)):
+    for now, state, trouble in ((1.0, "wait-join", None), (5.9, "wait-metadata", None), (6.0, "wait-sync", told)):
         member.look({**joining(state), **away}, now)
         assert member.trouble == trouble
-    for now, trouble in ((6.0, None), (15.0, "it has waited for 15 s to be given partitions (wait-sync)")):
+    for now, trouble in ((7.0, None), (16.0, "it has waited for 15 s to be given partitions (wait-sync)")):
         member.look(joining("wait-sync"), now)
         assert member.trouble == trouble
