@@ -24,6 +24,7 @@ from tests.chaos.kinds import Brokers
 from tests.chaos.places import Place, Readable, Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.watching import QUIET, Quiet, Visibility, Watch, read_metrics
+from tests.support.waiting import find_limit
 
 P = TypeVar("P", bound=Place)
 
@@ -38,7 +39,7 @@ FLOWING: Final = 300
 LEFT: Final = 1_000
 """Minimum number of messages that a fault finds unwritten."""
 SECONDS: Final = 120.0
-"""Maximum number of seconds for anything that a bridge does, on a busy machine."""
+"""Maximum number of seconds for what a bridge does and that has no limit of its own; more on a busy machine."""
 LOOK: Final = 0.25
 PROBLEMS: Final = 5
 """Maximum number of problems of each kind that are listed."""
@@ -177,9 +178,9 @@ class Trial:
         source.put(self.numbers(count))
         self._fed = source
 
-    def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    def wait_until(self, done: Callable[[], bool], what: str, within: float | None = None) -> None:
         """Wait until ``done()`` is true. Raises GaveUp if it takes too long, or a bridge has ended."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (seconds := find_limit(SECONDS) if within is None else within)
         while not done():
             self.check_running()
             if time.monotonic() > deadline:
@@ -220,7 +221,7 @@ class Trial:
         """Return how many connections of an endpoint, or of all, the present processes have lost."""
         return int(sum(self.metric("hashstar_disconnections_total", endpoint and f'"{endpoint}"')))
 
-    def disconnect(self, act: Callable[[], Any], endpoint: str = "", seconds: float = SECONDS) -> None:
+    def disconnect(self, act: Callable[[], Any], endpoint: str = "", seconds: float | None = None) -> None:
         """End connections by ``act``, and wait until the bridge knows: else nothing has happened to it."""
         before = self.count_lost_connections(endpoint)
         self.faults += 1
@@ -264,7 +265,7 @@ class Trial:
         for daemon in self.running:
             self.wait_until(lambda daemon=daemon: self._watches[id(daemon)].is_clear, "the bridge is ready")  # type: ignore[misc]
 
-    def wait_for_reason(self, text: str, seconds: float = SECONDS) -> None:
+    def wait_for_reason(self, text: str, seconds: float | None = None) -> None:
         """Wait until a bridge is not ready, and gives a reason with this text."""
 
         def is_given() -> bool:
@@ -276,7 +277,7 @@ class Trial:
     def drain(self, source: Readable, seconds: float = SECONDS) -> None:
         """Wait until nothing is left in the source or under way."""
         self._drained = source
-        quiet, deadline = Quiet(), time.monotonic() + seconds
+        quiet, deadline = Quiet(), time.monotonic() + find_limit(seconds)
         while True:
             self.check_running()
             left, under_way = source.count_left(), [daemon.count_unsettled() for daemon in self.running]
@@ -296,12 +297,12 @@ class Trial:
         *,
         seconds: float = 0.0,
         shows: bool = True,
-        within: float = SECONDS,
+        within: float | None = None,
         ready: bool = True,
         meanwhile: Callable[[], Any] = lambda: None,
     ) -> None:
         """Let a fault begin, and end once it is visible and has lasted for ``seconds``; then wait until messages move
-        again, at most ``within`` seconds.
+        again, within these seconds if they are given.
 
         ``shows``: whether the bridge must show the fault within `LIMIT` seconds, as it cannot move messages; ``ready``:
         whether it must be ready again when messages move; ``meanwhile`` is called before the end.
