@@ -37,12 +37,24 @@ ASKING: Final[Mapping[str, Any]] = {
 """Settings of a client that only asks."""
 
 
+class AdminLog:
+    """The log of an AdminClient, which has the settings of a consumer or producer: that one warns of them."""
+
+    def __init__(self, reasons: Reasons) -> None:
+        self._reasons = reasons
+
+    def log(self, level: int, form: str, *parts: str) -> None:
+        """Log a line of librdkafka's, unless it is about a setting."""
+        if parts[0] != "CONFWARN":
+            self._reasons.log(level, form, *parts)
+
+
 def make_admin(settings: Mapping[str, Any], reasons: Reasons) -> AdminClient:
     """Make an AdminClient. Raises KafkaException for settings that librdkafka refuses."""
     own: dict[str, Any] = {
         "log_level": LOG_LEVEL, **settings, "allow.auto.create.topics": False, "error_cb": reasons.note_error,
     }  # fmt: skip
-    return AdminClient(own, logger=reasons)
+    return AdminClient(own, logger=AdminLog(reasons))
 
 
 def fetch_metadata(client: Any, reasons: Reasons) -> Any:

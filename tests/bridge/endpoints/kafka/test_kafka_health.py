@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from bridge.client_errors import explain
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster import checking
+from bridge.endpoints.kafka.cluster.asking import make_admin
 from bridge.endpoints.kafka.cluster.errors import CLOSED, LOG, MOVING, Reasons, describe_error
 from bridge.endpoints.kafka.cluster.health import FORGOTTEN, NO_BROKER, PATIENCE, ClientHealth
 from bridge.endpoints.kafka.config import KafkaSource
@@ -30,7 +31,7 @@ from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.tiers import examples
-from tests.support.waiting import find_limit
+from tests.support.waiting import find_limit, wait_until
 
 ROOT = Path(__file__).parents[4]
 NAMELESS = explain("127.0.0.1:9092: no answer from name servers")
@@ -330,6 +331,19 @@ def test_a_warning_about_a_setting_of_our_own_is_not_shown(caplog: pytest.LogCap
     Reasons().log(logging.WARNING, "%s [%s] %s", "CONFWARN", "hashstar#producer-1", f"[thrd:app]: {warning}")
     Reasons().log(logging.WARNING, "%s [%s] %s", "CONFWARN", "hashstar#producer-1", "[thrd:app]: ssl.x is deprecated")
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["ssl.x is deprecated"]
+
+
+def test_an_admin_client_does_not_warn_of_the_settings_of_a_consumer(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has them all, and takes no part in the group; the consumer itself warns of what is wrong with them."""
+    monkeypatch.setattr("bridge.endpoints.kafka.cluster.errors._logged", {})
+    caplog.set_level(logging.INFO, LOG.name)
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "auto.offset.reset": "earliest", "log_level": 4}
+    client = make_admin(settings, Reasons())
+    wait_until(lambda: client.poll(0.01) or caplog.records)  # of the connection, behind those of the settings
+    assert "Connection refused" in caplog.text
+    assert "CONFWARN" not in caplog.text
 
 
 def test_the_error_at_a_port_of_another_system_asks_whether_it_is_kafkas() -> None:
