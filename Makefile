@@ -77,6 +77,8 @@ $(VENV)/.build: pyproject.toml $(LOCK)
 
 $(VENV)/.spark: $(VENV)/.build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	# Once, before several processes of the tests would at the same time.
+	$(BIN)/python -m compileall -q exchange bindings bridge
 	$(install)
 
 # The groups of pyproject.toml.

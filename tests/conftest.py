@@ -6,8 +6,9 @@ import gc
 import math
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -20,6 +21,8 @@ from tests.support.browser import Browser, open_browser
 from tests.support.endings import Endings
 from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
+
+TESTS: Final = Path(__file__).parent
 
 # jsonschema would compile forty grammars, in 1.7 s of each process, to check a format that none of our schemas has.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -50,6 +53,22 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each process that shares the tests begin with another folder: what it compiles, the others find compiled.
+
+    `tiers.order` gives all of them one order again.
+    """
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and collector.path == TESTS:
+        first = int(worker["workerid"].removeprefix("gw")) % max(1, len(report.result))
+        report.result = report.result[first:] + report.result[:first]
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -127,6 +146,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     config.option.loadscopereorder = False  # it would go by the number of tests alone
 
     class ByShared(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """Forget a module that is done: each report of a test would count the tests of all again."""
+            scope = self._split_scope(self.collection[item_index])
+            self.assigned_work[node][scope][self.collection[item_index]] = True
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+            self._reschedule(node)
+
         def _split_scope(self, nodeid: str) -> str:
             # `--dist loadgroup` appends the group of a mark to the name of its tests.
             module, _, test = nodeid.partition("::")

@@ -117,9 +117,12 @@ def mark(items: list[pytest.Item]) -> None:
 def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
     """Put modules with all servers of a kind first, those with RocketMQ's last: servers compute as long as they run.
 
-    Of a run that processes share, the longest come first, so that at its end none waits for another: what needs Spark,
-    whose start takes as long as hundreds of tests, then what one process is given at once, by the number of tests.
+    Of a run that processes share, which have collected in different orders, the longest come first, so that at its end
+    none waits for another: what needs Spark, whose start takes as long as hundreds of tests, then what one process is
+    given at once, by the number of tests.
     """
+    if is_shared:
+        items.sort(key=_module_of)
     modules = {_module_of(item) for item in items if "rocketmq_set" in getattr(item, "fixturenames", ())}
     several = {_module_of(item) for item in items if not SEVERAL.isdisjoint(getattr(item, "fixturenames", ()))}
     items.sort(key=lambda item: (_module_of(item) in modules, _module_of(item) not in several))
