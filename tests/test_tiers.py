@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support import tiers, waiting
 from tests.support.inner_runs import run_each
 from tests.support.tiers import order
 
@@ -67,6 +69,10 @@ class Item:
 
     def __init__(self, nodeid: str, *fixturenames: str) -> None:
         self.nodeid, self.fixturenames = nodeid, fixturenames
+        self.user_properties: list[tuple[str, object]] = []
+
+    def iter_markers(self) -> list[pytest.Mark]:
+        return []
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return pytest.mark.xdist_group("spark").mark if "spark" in self.fixturenames else None
@@ -95,3 +101,27 @@ def test_processes_begin_with_spark_and_large_modules() -> None:
         assert [item.nodeid for item in given] == [
             "c.py::two", "d.py::one", "d.py::two", "d.py::three", "c.py::one", "c.py::three", "b.py::one", "a.py::one",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("took", "slowness", "outcome"),
+    [(4.9, None, "fine"), (6, 1, "noted"), (11, 1, "failed"), (14, 3, "fine"), (16, 3, "noted"), (31, 3, "failed")],
+)
+def test_a_test_is_judged_by_how_slow_the_machine_is_by_then(took: float, slowness: float | None, outcome: str) -> None:
+    """And nothing is measured for one that is cheap on any machine."""
+
+    def compute() -> float:
+        assert slowness is not None
+        return slowness * waiting.USUAL
+
+    waiting.find_slowness()  # of the time before, which counts no more
+    clock = iter([0.0, took])
+    item = Item("a.py::one")
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(tiers, "_cpu_seconds", lambda: next(clock))
+        patch.setattr(waiting, "_compute", compute)
+        if outcome == "failed":
+            stack.enter_context(pytest.raises(pytest.fail.Exception, match=f"took {took:.1f} s"))
+        stack.enter_context(tiers.note_cpu(item, fails=True))  # type: ignore[arg-type]
+    assert item.user_properties == ([] if outcome == "fine" else [(tiers.COSTLY, round(took, 1))])

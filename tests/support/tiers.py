@@ -31,7 +31,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.parts.table import PARTS, find_part
-from tests.support.waiting import find_slowness
+from tests.support.waiting import measure_slowness
 
 Tier = Literal["quick", "rest", "all", "night"]
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
@@ -185,15 +185,18 @@ def _marks_of(item: pytest.Item) -> set[str]:
 
 @contextmanager
 def note_cpu(item: pytest.Item, *, fails: bool) -> Iterator[None]:
-    """Note that the test within takes more than `CPU_LIMIT` although it has no mark, or fail it."""
+    """Note that the test within takes more than `CPU_LIMIT` although it has no mark, or fail it.
+
+    How slow the machine is, is measured beside a test that seems to take more.
+    """
     began = _cpu_seconds()
     yield
     took = _cpu_seconds() - began
-    if took <= CPU_LIMIT * find_slowness() or needs(item):
+    if took <= CPU_LIMIT or needs(item) or took <= (limit := CPU_LIMIT * measure_slowness()):
         return
     item.user_properties.append((COSTLY, round(took, 1)))
     # Threads that share a core get half of it each.
-    if fails and took > 2 * CPU_LIMIT * find_slowness():
+    if fails and took > 2 * limit:
         pytest.fail(
             f"took {took:.1f} s of processor time: make it cheaper, or mark what it needs ({', '.join(NEEDS)})",
             pytrace=False,

@@ -28,6 +28,8 @@ LONGEST: Final = 0.1
 """Least and greatest time between two looks at a condition, in seconds."""
 USUAL: Final = 0.008
 """Processor time of `_compute` on a usual machine, in seconds."""
+MEASURED: Final = 0.1
+"""Processor time that `measure_slowness` takes at least, in seconds."""
 
 _ends = math.inf
 """When the test that runs is ended, by `time.monotonic`."""
@@ -42,6 +44,14 @@ def stretch(seconds: float) -> float:
 def find_slowness() -> float:
     """Return how many times as long as a usual machine this one computes, at least 1."""
     return max(1.0, min(_compute() for _ in range(3)) / USUAL)
+
+
+def measure_slowness() -> float:
+    """Return the same of just now, on average: a machine may become several times slower while tests run on it."""
+    times = [_compute()]
+    while sum(times) < MEASURED:
+        times.append(_compute())
+    return max(1.0, sum(times) / len(times) / USUAL)
 
 
 def _compute() -> float:
