@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import tiers, waiting
 from tests.support.inner_runs import run_each
-from tests.support.tiers import order
+from tests.support.tiers import order, strip_group
 
 TESTS = """
 import pytest
@@ -101,6 +101,11 @@ def test_processes_begin_with_spark_and_large_modules() -> None:
         assert [item.nodeid for item in given] == [
             "c.py::two", "d.py::one", "d.py::two", "d.py::three", "c.py::one", "c.py::three", "b.py::one", "a.py::one",
         ]  # fmt: skip
+
+
+def test_the_name_of_a_test_is_without_its_group() -> None:
+    assert strip_group("a.py::test_it[b@spark]@commands") == "a.py::test_it[b@spark]"
+    assert strip_group("a.py::test_it[b@c]") == "a.py::test_it[b@c]"
 
 
 @pytest.mark.parametrize(

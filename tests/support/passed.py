@@ -13,6 +13,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.tiers import strip_group
+
 VARIABLE: Final = "HASHSTAR_PASSED"
 """Name of the environment variable with the file."""
 
@@ -33,7 +35,7 @@ class Passed:
             config.hook.pytest_deselected(items=left)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.removesuffix("@servers").removesuffix("@spark")
+        name = strip_group(report.nodeid)
         if report.failed:
             self._failed.add(name)
         elif report.when == "teardown" and name not in self._failed and self._file is not None:

@@ -47,6 +47,9 @@ NEEDS: Final = ("live", "spark", "browser", "process")
 ALONE: Final = frozenset({"live", "browser"})
 """Marks of tests that `quick` leaves out although they are `smoke`: not every machine has what they need."""
 
+GROUPS: Final = frozenset({"spark", "servers", "commands"})
+"""Groups of tests that share something in one process of xdist, which has them behind the names of tests, and an @."""
+
 FIXTURES: Final = {"spark": "spark", "browser": "browser"}
 """Fixtures whose tests carry a mark without writing it, and that mark."""
 
@@ -100,7 +103,10 @@ def examples(count: int, **others: Any) -> settings:
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark items by the fixtures that they use, and keep those that share Spark or servers in one process of xdist."""
+    """Mark items by the fixtures that they use, and keep those that share what starts slowly in one process of xdist.
+
+    That is Spark, servers, and the process that runs commands (`tests.support.command_server`).
+    """
     for item in items:
         names = getattr(item, "fixturenames", ())
         marks = _marks_of(item)
@@ -112,6 +118,8 @@ def mark(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "live" in marks:
             item.add_marker(pytest.mark.xdist_group("servers"))
+        elif hasattr(getattr(item, "module", None), "command_server"):
+            item.add_marker(pytest.mark.xdist_group("commands"))
 
 
 def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
@@ -171,6 +179,12 @@ def _runs(item: pytest.Item, tier: Tier, whole: frozenset[str] | None) -> bool:
 
 _find_part = cache(find_part)
 """As it is; files have many tests."""
+
+
+def strip_group(nodeid: str) -> str:
+    """Return the name of a test without that of its group."""
+    name, _, group = nodeid.rpartition("@")
+    return name if group in GROUPS else nodeid
 
 
 def needs(item: pytest.Item) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.support.tiers import read_cost
+from tests.support.tiers import read_cost, strip_group
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "unsteady.json"
@@ -59,7 +59,7 @@ class Outcomes:
         self._costly: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.removesuffix("@servers").removesuffix("@spark")
+        name = strip_group(report.nodeid)
         if cost := read_cost(report):
             self._costly[name] = cost
         if report.failed:
