@@ -27,6 +27,7 @@ from exchange.selector.expression import (
 from exchange.selector.meaning import evaluate
 from exchange.selector.reading import build_ignored_error, parse_expression
 from exchange.text.java_numbers import NotANumber
+from exchange.values.documents import document
 
 RELEASES: Final = {"4.1": False, "5.1.3": True}
 """Release of RocketMQ that changed the language -> whether it has CONTAINS, STARTSWITH and ENDSWITH."""
@@ -101,13 +102,15 @@ def _restore(text: str, release: str, exact: bool) -> Selector:
     return Selector.parse(text, release, exact=exact)
 
 
+@document("RemarkJson", "message, span")
 class Remark(NamedTuple):
-    """A remark on a part that always fails, never matches or means something else than it seems to."""
+    """A part of a selector that never matches, or means something else than it seems to."""
 
     message: str
     source: str
     """The selector's text."""
     span: Span
+    """Where it is in the expression: the first character, and the one behind the last."""
 
     def __str__(self) -> str:
         return str(TextError(*self))
