@@ -24,6 +24,8 @@ class Judge:
         self.pump: Pump | None = None
         self.is_dead = False
         """Whether its process was killed: nothing passes any more."""
+        self.is_paused = self.is_drained = False
+        """Whether its owner wants it to read nothing, and to close its sources."""
         self.open_targets: set[str] = set()
         self.under_way: dict[str, dict[int, Outgoing]] = {"all": {}, "odd": {}, "dead": {}}
         """Target -> number of a copy -> the copy, which it has and has not answered."""
@@ -70,7 +72,7 @@ class Judge:
         for target, sent in self.under_way.items():
             if any(self.world.source_of(number_of(each)) == source for each in sent.values()):
                 self.breaks("no early delivery", f"{source} is opened while {target} owes it an answer")
-        if self.pump is not None and not self.pump.takes:
+        if self.is_paused or self.is_drained:
             self.breaks("pause", f"{source} is opened")
 
     def note_settled(self, source: str, delivery: Delivery) -> None:
@@ -198,9 +200,14 @@ class Judge:
         """Return events that are judged on their way to others."""
         return _Events(self, events)
 
-    def forget_reads(self) -> None:
-        """Count reads since now: a pause begins or ends."""
+    def note_order(self, order: Callable[[Pump], None]) -> None:
+        """Take note that its owner pauses, drains or resumes it, and count reads since now."""
         self._reads.clear()
+        self.is_paused |= order is Pump.pause
+        self.is_drained |= order is Pump.drain
+        if order is Pump.resume:
+            self.is_paused = self.is_drained = False
+            self.count_anew()
 
     def note_reads(self, source: str, deliveries: Sequence[Delivery]) -> None:
         """Judge what was read, and is about to enter the window."""
@@ -208,7 +215,7 @@ class Judge:
         if pump is None:
             return
         self._reads[source] += 1
-        if pump.paused and self._reads[source] > 1:  # one may have been under way
+        if self.is_paused and not self.is_drained and self._reads[source] > 1:  # one may have been under way
             self.breaks("pause", f"{source} goes on")
         self.count_written(source, "", len(deliveries))
         for inlet in pump._inlets:

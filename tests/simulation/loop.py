@@ -12,6 +12,7 @@ import heapq
 import selectors
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from random import Random
 from threading import Thread
 from typing import Any, Final, TypeVar
@@ -51,6 +52,19 @@ class _NoSockets(selectors.BaseSelector):
         return []
 
 
+class _Timer(asyncio.TimerHandle):
+    """A timer of which the loop need not know that it was cancelled."""
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args, self._when = loop, callback, args, when
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled, self._callback, self._args = True, None, None
+
+
 class SimulatedLoop(VirtualLoop):
     """The loop. ``calls`` is the maximum number of virtual seconds that a call on another thread takes.
 
@@ -79,7 +93,7 @@ class SimulatedLoop(VirtualLoop):
     def call_at(  # type: ignore[override]  # as the loop's, of any arguments
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Timer(when, callback, args, self, context)
         self._made += 1
         heapq.heappush(self._timers, (when, self._made, timer))
         return timer
@@ -97,7 +111,7 @@ class SimulatedLoop(VirtualLoop):
             ready.clear()
             ready.extend(handles)
         elif not ready:
-            while timers and timers[0][2].cancelled():
+            while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
             if not timers:
                 raise AssertionError("nothing is waited for, and nothing is done")
@@ -107,7 +121,7 @@ class SimulatedLoop(VirtualLoop):
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
         if now > self._turned_at:
             self._turns, self._turned_at = 0, now

@@ -36,6 +36,11 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Kind of a source -> its faults."""
 
+SHARED: Final = ("queue", "log", "rabbitmq", "rocketmq", "orderly")
+"""Kinds of sources that several workers share here."""
+UNORDERED: Final = ("queue", "rabbitmq")
+"""Those of which the order of a key is kept within a worker only."""
+
 OF_MODEL: Final = (
     "lose", "lose", "down", "wrong", "hang", "slow", "slow", "mute", "twice", "refuse", "refuse", "push back",
     "push back", "wait",
@@ -111,6 +116,8 @@ class Plan:
     drop: bool = False
     """Whether messages that no queue gets are dropped."""
     drain: float = 10.0
+    workers: int = 1
+    """Processes that share its sources."""
     is_narrow: bool = False
     """Whether the topology lacks the binding of the queue ``odd``."""
     faults: tuple[Fault, ...] = field(default=())
@@ -207,9 +214,10 @@ class File:
 def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
+    workers = random.choice((1, 1, 1, 2))
     systems = ("queue", "log", "rabbitmq", "kafka", "kafka", "rocketmq", "orderly")
-    sources = tuple(random.choices(systems, k=random.choice((1, 1, 2))))
-    targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive", "rocketmq"))
+    sources = tuple(random.choices(systems if workers == 1 else SHARED, k=random.choice((1, 1, 2))))
+    targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive" if workers == 1 else "model", "rocketmq"))
     messages = random.choice((6, 16, 40))
     span = random.choice((0.0, 0.5, 2.0, 10.0))
     many_are_odd = random.random() < 0.15
@@ -221,10 +229,16 @@ def make_plan(seed: int) -> Plan:
         ]
     )
     places = [
-        *[(f"{kind}-{at}", OF_SOURCES[kind]) for at, kind in enumerate(sources)],
-        *[(name, OF_TARGETS[targets]) for name in TARGETS],
+        *[
+            (
+                f"{kind}-{at}",
+                OF_SOURCES[kind] if workers == 1 else [each for each in OF_SOURCES[kind] if each != "remade"],
+            )
+            for at, kind in enumerate(sources)
+        ],
+        *[(name, [*OF_TARGETS[targets]]) for name in TARGETS],
     ]
-    places = [*places, places[-3], ("bridge", OF_BRIDGE)]
+    places = [*places, places[-3], ("bridge", [*OF_BRIDGE])]
     faults: list[Fault] = []
     for _ in range(random.choice((1, 5, 10, 20))):
         name, kinds = random.choice(places)
@@ -239,6 +253,6 @@ def make_plan(seed: int) -> Plan:
         seed, sources, targets, messages, random.choice((1, 3, 3, 8)), odd, span, random.choice((1, 4, 4, 20)),
         random.choice((2, 100, 1 << 20, 1 << 20)), random.choice((1, 2, 3)), random.random() < 0.3,
         random.random() < 0.8, random.choice((None, None, 5.0)), random.choice((0.2, 0.5, 0.5, 1.0)),
-        random.random() < 0.3, random.choice((1.0, 10.0)),
+        random.random() < 0.3, random.choice((1.0, 10.0)), workers,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )  # fmt: skip

@@ -36,11 +36,20 @@ CALM_DRAIN: Final = 10.0
 SETTLING: Final = 20.0
 """Seconds after a fault in which what it has delayed may still be under way."""
 
+LOOK_EVERY: Final = 10.0
+"""Seconds between looks at the conditions of a pump."""
+
 
 class Process:
-    """A process, from its start to its end. ``read_file`` returns what the file says now."""
+    """A process, from its start to its end.
 
-    def __init__(self, world: World, systems: Systems, read_file: Callable[[], File]) -> None:
+    ``read_file`` returns what the file says now; ``before`` is the process that has ended and of which it takes the
+    place.
+    """
+
+    def __init__(
+        self, world: World, systems: Systems, read_file: Callable[[], File], before: Process | None = None
+    ) -> None:
         self.world = world
         self.systems = systems
         self.stopped_at = inf
@@ -49,9 +58,14 @@ class Process:
         self._read_file = read_file
         self._is_calm = False
         """Whether it was stopped while all was well, and nothing happened in the time that its drain has."""
-        self._read = _Reading(read_file(), {}, 0.0, is_calm=False)
+        file = replace(read_file(), mistake="")  # else it would not begin
+        self._read = _Reading(file, {}, 0.0, is_calm=False)
+        self._clients: list[Client] = [] if before is None else before._clients
+        """Clients of its pumps that run, or ran last."""
         self._judges: list[Judge] = []
-        self.pipelines = Pipelines(self._build(self._read.file), _Journal(world), self._reread)
+        self._pumps: Mapping[str, RunningPump] = {}
+        """The pumps of which the clients were made."""
+        self.pipelines = Pipelines(self._build(file), _Journal(world), self._reread)
         self.pipelines.on_change = self._replace
         self._replace(self.pipelines.pumps)
 
@@ -86,7 +100,7 @@ class Process:
         if self.running is not None and not self.running.done():
             for judge in self._judges:
                 judge.is_dead = True
-            for each in self.systems.clients:
+            for each in self._clients:
                 each.kill()
             self.is_killed = True
             self.running.cancel()
@@ -97,14 +111,12 @@ class Process:
             self.stopped_at, self._is_calm = self.world.now, self._finds_calm()
             self.pipelines.stop()
 
-    def control(self, act: Callable[[Pump], None]) -> None:
-        """Have all pumps do something, as signals and ``POST`` do."""
+    def control(self, order: Callable[[Pump], None]) -> None:
+        """Have all pumps pause, drain or resume, as signals and ``POST`` do."""
         for each in self.pipelines.pumps.values():
-            judge = _judge_of(each)
-            judge.forget_reads()
-            if act is Pump.resume:
-                judge.count_anew()
-        control(self.pipelines.pumps, act)
+            if not each.ended:
+                _judge_of(each).note_order(order)
+        control(self.pipelines.pumps, order)
 
     def reload(self) -> None:
         """Reload it, as SIGHUP does."""
@@ -144,11 +156,16 @@ class Process:
 
     def _replace(self, pumps: Mapping[str, RunningPump]) -> None:
         """Have the clients of pumps that begin take the places of those of pumps that have ended."""
-        old = {id(client) for client in self.systems.clients}
-        now = [client for each in pumps.values() for client in _clients_of(each)]
-        kept = {id(client) for client in now}
-        gone = [each for each in self.systems.clients if id(each) not in kept]
-        self.systems.replace(gone, [each for each in now if id(each) not in old])
+        clients = [client for each in pumps.values() for client in _clients_of(each)]
+        old, new = {id(each) for each in self._clients}, {id(each) for each in clients}
+        gone = [each for each in self._clients if id(each) not in new]
+        self.systems.replace(gone, [each for each in clients if id(each) not in old])
+        self._clients = clients
+        before, after = [[_judge_of(each) for each in those.values()] for those in (self._pumps, pumps)]
+        for judge in [each for each in after if each not in before]:
+            judge.is_paused = bool(before) and all(each.is_paused for each in before)
+            judge.is_drained = bool(before) and all(each.is_drained for each in before)
+        self._pumps = pumps
 
     # Judging.
 
@@ -191,7 +208,7 @@ class Process:
         return (
             plan.drain >= CALM_DRAIN and not plan.odd
             and all(each.connected and not each.held for pump in self.pumps for each in pump.outlets)
-            and not any(until >= now - SETTLING for each in self.systems.clients for until in each.until.values())
+            and not any(until >= now - SETTLING for each in self._clients for until in each.until.values())
             and not any(now < each.at < now + plan.drain + STOPPING for each in plan.faults)
         )  # fmt: skip
 
@@ -253,5 +270,6 @@ def pipelines_simulated(world: World) -> Iterator[None]:
         judge.pump = pump = Pump(inlets, router, targets, judge.hear(events), *others, **chosen)
         return pump
 
-    with patch("bridge.daemon.pumps.Pump", make):
+    # Whoever looks at conditions once a second takes a tenth of the time of a life, in which nobody reads them.
+    with patch("bridge.daemon.pumps.Pump", make), patch("bridge.daemon.health.LOOK_EVERY", LOOK_EVERY):
         yield

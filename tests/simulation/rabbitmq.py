@@ -249,6 +249,9 @@ class RabbitmqQueue(Host):
         self.broker.ready.append(number)
         self._deliver_soon()
 
+    def note_put(self) -> None:
+        self._deliver_soon()
+
     def strike(self, fault: Fault) -> None:
         super().strike(fault)
         if fault.what == "remade":
@@ -273,6 +276,8 @@ class RabbitmqQueue(Host):
         offset = arguments.get(STREAM_OFFSET, "next")
         position = 0 if offset == "first" else len(self.broker.ready) if offset == "next" else int(offset)
         self.consumers[channel.number] = Consumer(channel, prefetch, position)
+        if self not in self.broker.clients:
+            self.broker.clients.append(self)
         self._deliver_soon()
 
     def cancel(self, channel: int) -> None:
@@ -322,6 +327,8 @@ class RabbitmqQueue(Host):
             consumer = self.consumers.pop(number, None)
             if consumer is not None and not self.is_stream:
                 self.broker.ready.extendleft(reversed([each for _, each in consumer.given]))
+        if not self.consumers:
+            self.broker.leave(self)
 
 
 class RabbitmqServer(Host):

@@ -58,13 +58,19 @@ def play(plan: Plan) -> Outcome:
 
 
 class Life:
-    """The processes of a life, one after the other, over systems that outlive them, and a file that its owner edits."""
+    """The processes of a life, over systems that outlive them, and a file that its owner edits."""
 
     def __init__(self, world: World, disk: Path) -> None:
         self.world = world
         self.systems = Systems(world, disk)
         self.file = File(world.plan, world.plan)
-        self.process: Process | None = None
+        self.workers: list[Process | None] = [None] * world.plan.workers
+        """Process of each worker that runs, or ran last."""
+
+    @property
+    def processes(self) -> list[Process]:
+        """Processes that run, or ran last."""
+        return [each for each in self.workers if each is not None]
 
     async def live(self) -> None:
         """Live through the plan, and judge it."""
@@ -79,8 +85,7 @@ class Life:
         looking = asyncio.create_task(self._look())
         try:
             async with asyncio.timeout_at(plan.ends + PATIENCE):
-                while not await self._run_bridge():
-                    await pass_time(world.delay(0.5))
+                await asyncio.gather(*[self._work(at) for at in range(plan.workers)])
         except TimeoutError:
             world.breaks("nothing stands still", self._describe())
         looking.cancel()
@@ -92,45 +97,51 @@ class Life:
         if "handle" in context:  # a callback raised; what a task raised is raised where it is awaited
             self.world.breaks("no error", repr(context.get("exception")))
 
-    async def _run_bridge(self) -> bool:
-        """Run one process to its end; return whether that is the end of all."""
-        process = self.process = Process(self.world, self.systems, lambda: self.file)
-        return await process.run() and self.world.well and self.systems.are_empty
+    async def _work(self, worker: int) -> None:
+        """Run one process of a worker after the other, until all is done."""
+        while True:
+            process = Process(self.world, self.systems, lambda: self.file, self.workers[worker])
+            self.workers[worker] = process
+            if await process.run() and self.world.well and self.systems.are_empty:
+                return
+            await pass_time(self.world.delay(0.5))
 
     def _strike(self, fault: Fault) -> None:
         if fault.where != "bridge":
             self.systems.strike(fault)
-        elif self.process is not None:
-            getattr(self, f"_{fault.what}")(fault, self.process)
+        elif self.processes:
+            getattr(self, f"_{fault.what}")(fault)
 
-    def _kill(self, _: Fault, process: Process) -> None:
-        process.kill()
+    def _kill(self, fault: Fault) -> None:
+        self.processes[fault.number % len(self.processes)].kill()
 
-    def _stop(self, _: Fault, process: Process) -> None:
-        process.stop()
+    def _stop(self, fault: Fault) -> None:
+        self.processes[fault.number % len(self.processes)].stop()
 
-    def _pause(self, fault: Fault, process: Process) -> None:
-        self._control_for(Pump.pause, fault, process)
+    def _pause(self, fault: Fault) -> None:
+        self._control_for(Pump.pause, fault)
 
-    def _drain(self, fault: Fault, process: Process) -> None:
-        self._control_for(Pump.drain, fault, process)
+    def _drain(self, fault: Fault) -> None:
+        self._control_for(Pump.drain, fault)
 
-    def _control_for(self, act: Callable[[Pump], None], fault: Fault, process: Process) -> None:
-        process.control(act)
+    def _control_for(self, order: Callable[[Pump], None], fault: Fault) -> None:
+        for each in self.processes:
+            each.control(order)
         asyncio.get_running_loop().call_later(fault.seconds, partial(self._resume, fault))
 
-    def _resume(self, _: Fault | None = None, __: Process | None = None) -> None:
-        if self.process is not None:
-            self.process.control(Pump.resume)
+    def _resume(self, _: Fault | None = None) -> None:
+        for each in self.processes:
+            each.control(Pump.resume)
 
-    def _reload(self, fault: Fault, process: Process) -> None:
-        """Edit the file, and reload it; a mistake is mended after a time, and a bridge that starts meanwhile waits."""
+    def _reload(self, fault: Fault) -> None:
+        """Edit the file, and reload it; a mistake is mended after a time, and at once if a process begins."""
         if fault.number == TO_MISTAKE:
             self.file = replace(self.file, mistake="wrong" if fault.at * 1_000 % 2 < 1 else "workers")
             asyncio.get_running_loop().call_later(fault.seconds, self._mend)
         else:
             self.file = self.file.edit(fault.number)
-        process.reload()
+        for each in self.processes:
+            each.reload()
 
     def _mend(self) -> None:
         self.file = replace(self.file, mistake="")
@@ -144,8 +155,9 @@ class Life:
         self._end_when_all_is_done()
 
     def _end_when_all_is_done(self) -> None:
-        if self.process is not None and not self.process.pipelines.in_flight and self.systems.are_empty:
-            self.process.stop()
+        if not any(each.pipelines.in_flight for each in self.processes) and self.systems.are_empty:
+            for each in self.processes:
+                each.stop()
         asyncio.get_running_loop().call_later(1.0, self._end_when_all_is_done)
 
     def _resume_again(self) -> None:
@@ -164,10 +176,8 @@ class Life:
             await pass_time(0.7)
 
     def _describe(self) -> str:
-        if self.process is None:
-            return "there is no bridge"
-        pumps = self.process.pumps
-        sources = {i.source.name: (p.waiting_for(i), i.window.messages) for p in pumps for i in p._inlets}
+        pumps = [pump for each in self.processes for pump in each.pumps]
+        sources = [(i.source.name, p.waiting_for(i), i.window.messages) for p in pumps for i in p._inlets]
         outlets = [(o.target.name, o.connected, o.in_flight, o.held) for p in pumps for o in p.outlets]
         return f"sources {sources}, targets {outlets}"
 

@@ -62,6 +62,10 @@ class Client:
         """Add a message."""
         raise NotImplementedError
 
+    def note_put(self) -> None:
+        """Take note that there are messages which another client, or its end, has put there."""
+        self.news.set()
+
     @property
     def is_empty(self) -> bool:
         """Whether all was acknowledged."""
@@ -203,6 +207,15 @@ class Broker:
         self.committed = [0, 0]
         self.is_stream = False
         """Whether a queue is a stream now."""
+        self.clients: list[Any] = []
+        """Clients that are connected: they share what is ready, or the partitions."""
+
+    def leave(self, client: Any) -> None:
+        """Take note that a client is not connected any more."""
+        if client in self.clients:
+            self.clients.remove(client)
+        for each in self.clients:
+            each.note_put()
 
 
 class QueueSource(ModelSource):
@@ -226,6 +239,7 @@ class QueueSource(ModelSource):
 
     def begin(self) -> None:
         self.given = 0
+        self.broker.clients.append(self)
 
     def fetch(self, limit: int) -> list[tuple[int, Hashable, int]]:
         taken: list[tuple[int, Hashable, int]] = []
@@ -243,6 +257,7 @@ class QueueSource(ModelSource):
     def finish(self) -> None:
         self.broker.ready.extendleft(reversed([number for _, number in self.unacknowledged]))
         self.unacknowledged.clear()
+        self.broker.leave(self)
 
     @property
     def is_empty(self) -> bool:
@@ -274,7 +289,20 @@ class LogSource(ModelSource):
         self.news.set()
 
     def begin(self) -> None:
-        self.lanes = {partition: Lane(partition, at) for partition, at in enumerate(self.broker.committed)}
+        self.broker.clients.append(self)
+        self._share()
+
+    def _share(self) -> None:
+        """Share the partitions among all members anew; what is taken from one begins again at another."""
+        members = self.broker.clients
+        for partition, at in enumerate(self.broker.committed):
+            owner = members[partition % len(members)]
+            if partition not in owner.lanes:
+                for each in members:
+                    each.lanes.pop(partition, None)
+                self.world.repeats[self.name] += 1
+                owner.lanes[partition] = Lane(partition, at)
+                owner.news.set()
 
     def strike(self, fault: Fault) -> None:
         super().strike(fault)
@@ -285,12 +313,15 @@ class LogSource(ModelSource):
             asyncio.get_running_loop().call_later(fault.seconds, self.lose)
         elif fault.what == "rebalance" and self.is_open and self.gone is None:
             partition = fault.number % 2
-            if self.lanes.pop(partition, None) is not None:
+            if self.lanes.pop(partition, None) is not None:  # of several members, the one that has it
                 self.world.repeats[self.name] += 1
                 asyncio.get_running_loop().call_later(fault.seconds, self._assign, partition, self.session)
 
     def _assign(self, partition: int, session: int) -> None:
-        if session == self.session and self.is_open and self.gone is None and partition not in self.lanes:
+        members = self.broker.clients
+        if session == self.session and self in members and partition not in self.lanes and (
+            members[partition % len(members)] is self
+        ):  # fmt: skip
             self.lanes[partition] = Lane(partition, self.broker.committed[partition])
             self.news.set()
 
@@ -313,6 +344,9 @@ class LogSource(ModelSource):
 
     def finish(self) -> None:
         self.lanes = {}
+        self.broker.leave(self)
+        if self.broker.clients:
+            self._share()
 
     @property
     def is_empty(self) -> bool:

@@ -78,8 +78,10 @@ class Systems:
     def put(self, number: int) -> None:
         """Publish a message."""
         name = self.world.source_of(number)
-        known = next((each for each in self.clients if each.name == name), None)
-        (known or self.make_source(name)).put(number)
+        known = [each for each in self.clients if each.name == name]
+        (known[0] if known else self.make_source(name)).put(number)
+        for each in known[1:]:
+            each.note_put()
 
     def strike(self, fault: Fault) -> None:
         """Begin a fault of a system."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.endpoint import Delivery, Outgoing
 from exchange import Message
-from tests.simulation.plan import Plan
+from tests.simulation.plan import UNORDERED, Plan
 from tests.simulation.promises import PROMISES, Broken
 
 
@@ -125,7 +125,7 @@ class World:
         if not queue:
             if is_safe:
                 self.buried.add((dead_queue, number))
-        elif not self.stored[queue][number] and queue not in self._has_refused and self._has_order(queue):
+        elif not self.stored[queue][number] and queue not in self._has_refused and self._has_order(queue, number):
             step = len(self.plan.sources)
             for other in range(number % step, number, step):
                 if (
@@ -136,9 +136,13 @@ class World:
                     self.breaks("order", f"{queue} has {number} before {other}")
         self.stored[queue][number] += 1
 
-    def _has_order(self, queue: str) -> bool:
-        """Return whether first arrivals are in order: not where a topology has a queue again that it had not."""
-        return queue != "odd" or not self.plan.may_be_narrow
+    def _has_order(self, queue: str, number: int) -> bool:
+        """Return whether first arrivals are in order.
+
+        Not where a topology has a queue again that it had not, nor where several workers share a queue.
+        """
+        is_shared = self.plan.workers > 1 and self.source_of(number).startswith(UNORDERED)
+        return not is_shared and (queue != "odd" or not self.plan.may_be_narrow)
 
     def judge_end(self) -> None:
         """Judge what came of all, at the end."""
