@@ -20,11 +20,12 @@ from bindings.diffing.forms import FORMS as DIFF
 from bindings.mcp.tools import Tools
 from bindings.report.forms import FORMS as REPORT
 from bridge.cli import hashstar
-from exchange.entities.releases import PROFILES, find_profile_by_name
+from exchange.entities.releases import LATEST_PROFILE, PROFILES, find_profile_by_name
 from exchange.errors import UnknownReleaseWarning
 from exchange.lifecycle.forms import FORMS as EXPLANATION
 from exchange.topology.topology import Topology
 from exchange.values.forms import Forms
+from tests.support.releases import NEWEST_KNOWN, NEWEST_SERIES, NEXT_PATCH, NEXT_SERIES
 
 SAID = "RabbitMQ 5.0.1 is newer than all that are known here: the rules of rabbitmq-"
 EXPORT = {
@@ -36,9 +37,12 @@ EXPORT = {
 SOURCES = {
     "export.json": json.dumps(EXPORT),
     "file.bindings": "profile rabbitmq-5.0.1\nqueue q\n",
-    "patch.bindings": "profile rabbitmq-4.4.9\nqueue q\n",
+    "patch.bindings": f"profile rabbitmq-{NEXT_PATCH}\nqueue q\n",
 }
-PATCHED = "RabbitMQ 4.4.9 is newer than 4.4.1, the newest of 4.4 that is known here: the rules of rabbitmq-4.4"
+PATCHED = (
+    f"RabbitMQ {NEXT_PATCH} is newer than {NEWEST_KNOWN}, the newest of {NEWEST_SERIES} that is known here: "
+    f"the rules of {LATEST_PROFILE.name}"
+)
 FORMS_OF: dict[tuple[str, ...], Forms] = {
     ("check", "FILE"): CHECK,
     ("diff", "FILE", "other.bindings"): DIFF,
@@ -94,18 +98,18 @@ def test_each_form_has_it_for_an_option_and_nothing_for_a_known_release(
     profile = ("--profile", "5.0.1")
     output = run((*command, *profile), "queue q\n", tmp_path, "a.bindings")[1]
     assert SAID in " ".join(output.split())  # in lines of a terminal
-    assert "newer than" not in "".join(run((*command, "--profile", "4.4"), "queue q\n", tmp_path, "a.bindings"))
+    assert "newer than" not in "".join(run((*command, "--profile", NEWEST_KNOWN), "queue q\n", tmp_path, "a.bindings"))
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
 def test_an_upgrade_says_it_of_both_releases(form: str, tmp_path: Path) -> None:
-    command = ("upgrade", "FILE", "--from", "4.4.9", "--to", "5.0.1", "--format", form)
+    command = ("upgrade", "FILE", "--from", NEXT_PATCH, "--to", "5.0.1", "--format", form)
     errors, output = run(command, "queue q\n", tmp_path, "a.bindings")
     assert [said in errors for said in (PATCHED, SAID)] == [True, True]
     assert [said in output for said in (PATCHED, SAID)] == [True, True]
 
 
-NEWER = ("4.5", "5.0.1", "4.4.9", "4.2.99", "4.3.7")
+NEWER = (NEXT_SERIES, "5.0.1", NEXT_PATCH, "4.2.99", "4.3.99")
 """Releases that are not known, of a known series and of none."""
 
 
@@ -137,7 +141,7 @@ def test_an_upgrade_is_from_the_release_that_a_source_names(name: str, form: str
     assert CliRunner().invoke(hashstar, ["upgrade", str(path), "--to", "4.1"]).exit_code == 2
 
 
-@pytest.mark.parametrize(("old", "new"), list(permutations(("4.4.0", *NEWER), 2)))
+@pytest.mark.parametrize(("old", "new"), list(permutations((NEWEST_KNOWN, *NEWER), 2)))
 def test_a_comparison_says_it_of_both_sources_and_by_which_rules(old: str, new: str, tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.json" for name in (old, new)]
     for path, name in zip(paths, (old, new), strict=True):
@@ -202,4 +206,6 @@ def test_a_document_keeps_the_release_that_it_names(tmp_path: Path) -> None:
 def test_counts_kept_under_a_release_that_routes_alike_add() -> None:
     old, new = (compute_fingerprint(Topology(profile=name)) for name in ("rabbitmq-4.3", "rabbitmq-4.4"))
     assert old == new
-    assert len({compute_fingerprint(Topology(profile=name)) for name in PROFILES}) == len(PROFILES) - 1
+    assert len({compute_fingerprint(Topology(profile=name)) for name in PROFILES}) == len(
+        {each.routes_as or each.name for each in PROFILES.values()}
+    )

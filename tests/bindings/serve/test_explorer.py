@@ -26,6 +26,7 @@ from exchange.routing.router import Router
 from exchange.values.field_json import encode_message
 from tests.support import topologies
 from tests.support.program import invoke
+from tests.support.releases import NEXT_SERIES
 from tests.support.tiers import examples
 
 ORDERS = "examples/orders/orders.bindings"
@@ -79,11 +80,11 @@ def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: li
 
 def test_explain_says_that_a_release_is_unknown_as_the_command_does(tmp_path: Path) -> None:
     path = tmp_path / "newer.bindings"
-    path.write_text("profile rabbitmq-4.5\nqueue q\n")
+    path.write_text(f"profile rabbitmq-{NEXT_SERIES}\nqueue q\n")
     ended = invoke("explain", "-t", str(path), "--json", "--", "", "q")
     answer = ask(explore(str(path)), "explain", message=message_of("", "q"))
     assert answer == json.loads(ended.stdout)
-    assert answer["caveat"].startswith("RabbitMQ 4.5 is newer than")
+    assert answer["caveat"].startswith(f"RabbitMQ {NEXT_SERIES} is newer than")
 
 
 @pytest.mark.parametrize(

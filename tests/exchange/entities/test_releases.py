@@ -14,6 +14,7 @@ from exchange.entities.entities import Queue
 from exchange.entities.queue_arguments import refuse_queue
 from exchange.entities.releases import LATEST_PROFILE, PROFILES, ROWS, SERIES, find_profile, find_row
 from exchange.errors import PreconditionFailed
+from tests.support.releases import NEWEST_KNOWN, NEWEST_SERIES, NEXT_PATCH, NEXT_SERIES, newest_of
 from tests.support.syntax import walk
 
 ROOT = Path(__file__).parents[3]
@@ -100,7 +101,7 @@ def test_rows_are_in_order_and_each_series_can_be_reached() -> None:
     assert all(row.since[2] <= row.newest_patch for row in ROWS)
 
 
-@pytest.mark.parametrize("newer", ["4.99", "5.0", "5.1.2", "rabbitmq-6.0", "v4.5.0-rc.1"])
+@pytest.mark.parametrize("newer", ["4.99", "5.0", "5.1.2", "rabbitmq-6.0", f"v{NEXT_SERIES}.0-rc.1"])
 def test_an_unknown_newer_release_is_judged_by_the_newest_and_says_so(newer: str) -> None:
     profile = find_profile(newer)
     assert profile == LATEST_PROFILE
@@ -111,9 +112,17 @@ def test_an_unknown_newer_release_is_judged_by_the_newest_and_says_so(newer: str
 @pytest.mark.parametrize(
     ("release", "words", "rules"),
     [
-        ("4.4.2", "newer than 4.4.1, the newest of 4.4 that is known here", "rabbitmq-4.4"),
-        ("4.3.99", "newer than 4.3.6, the newest of 4.3 that is known here", "rabbitmq-4.3"),
-        ("rabbitmq-4.2.10", "newer than 4.2.9, the newest of 4.2 that is known here", "rabbitmq-4.2.9"),
+        (
+            NEXT_PATCH,
+            f"newer than {NEWEST_KNOWN}, the newest of {NEWEST_SERIES} that is known here",
+            LATEST_PROFILE.name,
+        ),
+        ("4.3.99", f"newer than {newest_of('4.3')}, the newest of 4.3 that is known here", "rabbitmq-4.3"),
+        (
+            "rabbitmq-4.2.99",
+            f"newer than {newest_of('4.2')}, the newest of 4.2 that is known here",
+            f"rabbitmq-{newest_of('4.2')}",
+        ),
         ("3.14", "not known here", "rabbitmq-3.13"),
     ],
 )
@@ -125,7 +134,7 @@ def test_an_unknown_patch_release_is_judged_by_the_newest_of_its_series(release:
     assert profile == find_profile(".".join(rules.removeprefix("rabbitmq-").split("."))) or rules == "rabbitmq-3.13"
 
 
-@pytest.mark.parametrize("known", [*PROFILES, "4.4.0", "4.4.1", "4.4.x", "4.2.6", "3.8"])
+@pytest.mark.parametrize("known", [*PROFILES, "4.4.0", "4.4.x", NEWEST_KNOWN, "4.2.6", "3.8"])
 def test_nothing_is_said_of_a_release_that_is_known_or_older(known: str) -> None:
     assert find_profile(known).caveat == ""
 
