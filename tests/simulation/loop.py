@@ -62,7 +62,7 @@ class _Timer(asyncio.TimerHandle):
         self._repr = self._source_traceback = None
 
     def cancel(self) -> None:
-        self._cancelled, self._callback, self._args = True, None, None
+        self._cancelled, self._callback, self._args = True, None, ()
 
 
 class SimulatedLoop(VirtualLoop):
