@@ -199,7 +199,8 @@ def _show_usage(error: click.ClickException) -> None:
     text = io.StringIO()
     error.show(file=text)  # without the codes of colours, wherever they come from
     shown, message = text.getvalue().rstrip("\n"), click.unstyle(error.message)
-    if message:  # it quotes arguments, whose newlines would begin lines; click's own newlines are not in it
+    if message and not isinstance(error, click.exceptions.NoArgsIsHelpError):  # whose message is the help, in lines
+        # It quotes arguments, whose newlines would begin lines; click's own newlines are not in it.
         shown = shown.replace(message, escape_line(message))
     click.echo(hide_logins(escape_lines(shown)), err=True)
 

@@ -160,6 +160,13 @@ def test_bad_usage_is_an_error_without_a_traceback(definitions: str, arguments: 
     assert not result.stdout
 
 
+@pytest.mark.parametrize("names", [(), ("selector",), ("rocketmq",), ("group",)], ids=" ".join)
+def test_a_group_without_a_command_prints_its_help_in_lines(names: tuple[str, ...]) -> None:
+    result = run_program(*names)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == run_program(*names, "--help").stdout
+
+
 def test_explain_is_readable_and_has_json(definitions: str) -> None:
     """The text names the nearest binding and the word that failed; --json has the same for machines."""
     arguments = ["explain", "-t", definitions, "x", "k.1.2", "--queue", "a"]
