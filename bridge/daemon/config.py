@@ -75,6 +75,8 @@ class Config:
     """Several pipelines, each with a name; those have topology, inlets and targets, and this has none."""
     name: str = ""
     """The name of the pipeline; "" if the file has only this one."""
+    shares_dead_letters: bool = False
+    """Whether its dead letters are those of the table at the top of the file, which other pipelines share."""
     written: Any = field(default=None, repr=False)
     """All that a named pipeline was read from, but its topology: it is the same as one of which this is equal."""
 
@@ -182,7 +184,7 @@ def _read_pipelines(
     around = values.get(keys.POLICY.name), values.get(keys.DEAD_LETTERS.name)
     return tuple([
         _make_config(
-            table.source, parts, process, name=name,
+            table.source, parts, process, name=name, shares_dead_letters=parts.shares_dead_letters,
             written=(values[keys.PIPELINES.name][name], *around, sorted(_find_states(tables[name].files))),
         )
         for name, parts in read.items()

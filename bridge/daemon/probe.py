@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -18,14 +19,20 @@ from bridge.daemon.reading.pipeline import DEAD_LETTERS
 from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
 from exchange.errors import InputError
-from exchange.text.display import count_noun, hide_logins, suggest
+from exchange.text.display import count_noun, hide_logins, list_some, suggest
 from exchange.values.documents import document, encode_as
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
 
+THREADS: Final = 2
+"""Maximum number of threads in which an endpoint is checked: one looks a name up, or asks the management API."""
+
 GRACE: Final = 1.0
 """Seconds that a cancelled check may take to end; then it is left running."""
+
+MAX_LISTED_PIPELINES: Final = 5
+"""Maximum number of pipelines that the verdict names."""
 
 
 class Checked(NamedTuple):
@@ -38,7 +45,12 @@ class Checked(NamedTuple):
     """Its name in logs and metrics; "" for a pipeline or the file itself."""
     findings: Sequence[Finding]
     pipeline: str | None = None
-    """The pipeline; absent for the file itself, and if it has only one."""
+    """The pipeline; absent for the file itself, what its pipelines share, and if it has only one."""
+
+    @property
+    def has_error(self) -> bool:
+        """Whether one of the findings keeps the bridge from working."""
+        return any(finding.level == "error" for finding in self.findings)
 
 
 class CheckReport(NamedTuple):
@@ -86,17 +98,23 @@ def choose_pipeline(config: Config, name: str) -> Config:
             suggest(name, names) or f"; there are {', '.join(names)}" if names else "; the file has one, without a name"
         )
         raise InputError(f"{config.path}: there is no pipeline {name!r}{there}")
-    own = tuple([each for each in config.warnings if f"{each.table}.".startswith(f"{PIPELINES.name}.{name}.")])
-    return replace(config, pipelines=tuple([each for each in config.pipelines if each.name == name]), warnings=own)
+    [chosen] = [each for each in config.pipelines if each.name == name]
+    tables = (f"{PIPELINES.name}.{name}.", *([f"{DEAD_LETTERS}."] if chosen.shares_dead_letters else []))
+    own = tuple([each for each in config.warnings if f"{each.table}.".startswith(tables)])
+    return replace(config, pipelines=(chosen,), warnings=own)
 
 
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> CheckReport:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
-    endpoints = [each for part in config.parts for each in _endpoints_by_table(part)]
+    sharing = [part for part in config.parts if part.shares_dead_letters]
+    endpoints = [(DEAD_LETTERS, part.dead_letters) for part in sharing[:1] if part.dead_letters is not None]
+    endpoints += [each for part in config.parts for each in _endpoints_by_table(part)]
     tables = dict.fromkeys([table for table, _ in endpoints])
     pipelines = {f"{PIPELINES.name}.{part.name}": part.name for part in config.pipelines}
     results: Sequence[Sequence[Finding]] = [[Finding("not checked", "its system: --offline")]] * len(endpoints)
     if not offline:
+        # By default there are a few threads more than processors: who waits for one would count as one without answer.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS * len(endpoints)))
         results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for _, endpoint in endpoints])
     known: dict[str, list[Finding]] = {table: [] for table in ("", *pipelines, *tables)}
     for warned in config.warnings:
@@ -105,7 +123,9 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
         around = [each for each in known if each and f"{warned.table}.".startswith(f"{each}.")]
         table = max(around, key=len, default="")
         known[table].append(Finding("warning", warned.text, warned.key))
-    for table, policy in [each for part in config.parts for each in _policies_by_table(part)]:
+    alike = len({part.policy.max_dead_letters for part in sharing}) == 1
+    policies = [each for part in config.parts for each in _policies_by_table(part, alike=alike)]
+    for table, policy in {(table, policy.max_dead_letters): (table, policy) for table, policy in policies}.values():
         if policy.max_dead_letters < 1:
             text = (
                 f"messages wait when more than {policy.max_dead_letters:.0%} of a source's latest messages for one "
@@ -140,7 +160,7 @@ def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
             yield f"{before}sources.{name}", callers.target
     for target in dict.fromkeys(config.targets.values()):
         yield f"{before}targets.{target.name}", target
-    if config.dead_letters is not None:
+    if config.dead_letters is not None and not config.shares_dead_letters:
         yield before + DEAD_LETTERS, config.dead_letters
 
 
@@ -149,10 +169,14 @@ def _begin_table(config: Config) -> str:
     return f"{PIPELINES.name}.{config.name}." if config.name else ""
 
 
-def _policies_by_table(config: Config) -> Iterator[tuple[str, Policy]]:
-    """Yield the policy for dead letters with the table that it is about: the general one, and others of sources."""
+def _policies_by_table(config: Config, *, alike: bool) -> Iterator[tuple[str, Policy]]:
+    """Yield the policy for dead letters with the table that it is about: the general one, and others of sources.
+
+    ``alike``: all pipelines that share dead letters have the same one, which is about their table.
+    """
     if config.dead_letters is not None:
-        yield _begin_table(config) + DEAD_LETTERS, config.policy
+        shared = DEAD_LETTERS if alike else f"{PIPELINES.name}.{config.name}"
+        yield shared if config.shares_dead_letters else _begin_table(config) + DEAD_LETTERS, config.policy
         for inlet in config.inlets:
             own = inlet.policy
             if own is not None and own.max_dead_letters != config.policy.max_dead_letters:
@@ -192,7 +216,9 @@ def format_verdict(report: CheckReport) -> str:
     if report.not_checked and not report.offline:
         warnings.append(f"{report.not_checked} not checked")
     if report.errors:
-        return f"not ready: {', '.join([count_noun(report.errors, 'error'), *warnings])}"
+        wrong = dict.fromkeys([each.pipeline for each in report.checked if each.pipeline and each.has_error])
+        where = f" (in {list_some([*wrong], MAX_LISTED_PIPELINES)})" if wrong else ""
+        return f"not ready: {', '.join([count_noun(report.errors, 'error') + where, *warnings])}"
     pipelines = [count_noun(report.pipelines, "pipeline")] if report.pipelines else []
     counts = [*pipelines, count_noun(report.sources, "source"), count_noun(report.targets, "target"), *warnings]
     state = "the file is right, and nothing was connected to" if report.offline else "ready to run"

@@ -7,10 +7,10 @@ changes nothing. Loops through other programs cannot be found here: `Policy.max_
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.endpoint import Place, Target
@@ -147,8 +147,9 @@ def covers(read: Place, written: Place) -> bool:
     if read.system != written.system:
         return False
     if read.system == ARCHIVE:  # a folder is read with the folders in it
-        ours, theirs = (Path(each.cluster).absolute() for each in (read, written))
-        return ours == theirs or ours in theirs.parents
+        # As texts, which takes a fifth of the time of paths: dozens of pipelines have thousands of pairs.
+        ours, theirs = (os.path.abspath(each.cluster).rstrip(os.sep) for each in (read, written))  # noqa: PTH100
+        return ours == theirs or theirs.startswith(f"{ours}{os.sep}")
     if read.cluster != written.cluster:
         return False
     if read.name.startswith(EXPRESSION):

@@ -63,6 +63,8 @@ class PipelineParts(NamedTuple):
     partitioners: Mapping[str, Partitioner]
     is_shared: bool
     """Whether it has sources that several workers can share."""
+    shares_dead_letters: bool
+    """Whether its dead letters are those of the table at the top of the file."""
 
 
 def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple[str, ...]) -> PipelineParts:
@@ -93,6 +95,7 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         reply_tables = table.tables(keys.REPLIES.name)
     with mistakes.collect():
         ignored = frozenset(keys.IGNORE.read(table))
+    shares_dead_letters = shared.dead_letters is not None and not table.has(DEAD_LETTERS)
     with mistakes.collect():
         dead = keys.DEAD_LETTERS.read(table)
         if dead is None and shared.dead_letters is not None:
@@ -133,7 +136,7 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         )
     return PipelineParts(
         topology, (*inlets.values(), *reply_inlets), targets, policy, dead_letters, ignored, has_coverage, replies,
-        partitioners, is_shared,
+        partitioners, is_shared, shares_dead_letters,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,16 @@ import pytest
 from bridge.daemon.config import Config, read_config
 from bridge.daemon.pipelines import is_same
 from bridge.daemon.probe import check, choose_pipeline, encode_report, format_report
+from bridge.endpoint import Finding
 from bridge.mistakes import ConfigError
 from bridge.pump.policy import Policy
 from bridge.schema.configuration import build_bridge_schema
 from exchange import InputError
+from exchange.text.display import list_some
 from tests.bridge.daemon.test_config import TOPOLOGY
 from tests.bridge.daemon.test_examples import ENVIRONMENT, EXAMPLES
 from tests.bridge.schema.test_configuration import errors
+from tests.support.waiting import find_limit
 
 ONE = """
 topology = "t.bindings"
@@ -197,14 +201,74 @@ def test_each_finding_names_its_pipeline(tmp_path: Path) -> None:
         "b", "pipelines.b.sources.replay", "replay", "queue",
     )  # fmt: skip
     assert "[pipelines.a.sources.replay] reads queue q, too" in warning["text"]
-    assert all(each["pipeline"] in ("a", "b") for each in encode_report(report)["findings"])
+    findings = encode_report(report)["findings"]
+    assert all(each.get("pipeline") in ("a", "b") for each in findings if each["table"] != "dead_letters")
     one = asyncio.run(check(choose_pipeline(config, "a"), offline=True))
-    assert {each.pipeline for each in one.checked} == {"a"}
+    assert {each.pipeline for each in one.checked if each.table != "dead_letters"} == {"a"}
     assert one.warnings == 0  # it is told at the other
     with pytest.raises(InputError, match="there is no pipeline 'c'; there are a, b"):
         choose_pipeline(config, "c")
     with pytest.raises(InputError, match="the file has one, without a name"):
         choose_pipeline(read(tmp_path, ONE), "a")
+
+
+def find_headings(text: str, folder: Path) -> list[str]:
+    """Return the headings about dead letters, and those of pipelines, of the check of a file."""
+    lines = format_report(asyncio.run(check(read(folder, text), offline=True)))
+    return [line for line in lines if line.startswith("[") and "sources" not in line and "targets" not in line]
+
+
+def test_dead_letters_at_the_top_are_checked_once_under_their_own_name(tmp_path: Path) -> None:
+    top = '[dead_letters]\nurl = "archive:dead"\n'
+    own = f'{ONE}[dead_letters]\nurl = "archive:own"\n'
+    strict = f"{ONE}[policy]\nmax_dead_letters = 0.1\n"
+    assert find_headings(make("a", "b", top=top), tmp_path) == ["[dead_letters]"]
+    assert find_headings(make("a", "b", "c", top=top, b=own), tmp_path) == [
+        "[dead_letters]",
+        "[pipelines.b.dead_letters]",
+    ]
+    assert find_headings(make("a", "b", top=top, a=own, b=own), tmp_path) == [
+        "[pipelines.a.dead_letters]", "[pipelines.b.dead_letters]",
+    ]  # fmt: skip
+    assert find_headings(make("a", "b", top=top, b=strict), tmp_path) == [
+        "[dead_letters]",
+        "[pipelines.a]",
+        "[pipelines.b]",
+    ]  # fmt: skip, since what waits differs
+
+
+def test_a_warning_about_shared_dead_letters_stays_with_one_pipeline_alone(tmp_path: Path) -> None:
+    top = '[dead_letters]\nurl = "amqp://guest:secret@127.0.0.1:1"\nqueue = "dead"\n'
+    config = read(tmp_path, make("a", "b", top=top))
+    whole, one = (
+        [each for each in asyncio.run(check(some, offline=True)).checked if each.table == "dead_letters"]
+        for some in (config, choose_pipeline(config, "a"))
+    )
+    assert whole == one
+    assert any(finding.level == "warning" for each in one for finding in each.findings) == bool(config.warnings)
+
+
+def test_endpoints_of_many_pipelines_wait_for_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check of a folder ends when all have begun, as on a storage that is slow."""
+    names = [f"p{number}" for number in range(50)]
+    begun = threading.Barrier(len(names))
+
+    def check_source(*_: object, **__: object) -> list[Finding]:
+        begun.wait()
+        return [Finding("ok", "it is there")]
+
+    monkeypatch.setattr("bridge.endpoints.archive.reading.check_source", check_source)
+    report = asyncio.run(check(read(tmp_path, make(*names)), seconds=find_limit()))
+    assert report.errors == 0
+
+
+def test_the_verdict_names_the_pipelines_with_errors(tmp_path: Path) -> None:
+    gone = ONE.replace("archive:out/NAME", "archive:bridge.toml/NAME")
+    names = [f"p{number}" for number in range(9)]
+    report = asyncio.run(check(read(tmp_path, make(*names, p4=gone, p7=gone))))
+    wrong = {each.pipeline for each in report.checked if each.has_error} - {None}
+    assert {"p4", "p7"} <= wrong
+    assert f"(in {list_some(sorted(map(str, wrong)), 5)})" in [*format_report(report)][-1]
 
 
 def test_a_warning_about_a_pipeline_itself_has_a_heading_of_its_own(tmp_path: Path) -> None:

@@ -114,8 +114,13 @@ def test_topics_of_an_expression_are_read_too() -> None:
 
 def test_an_archive_is_read_with_the_folders_below_it() -> None:
     source = From("in", Place("archive", "/data/archive", "folder"))
-    for folder, there in (("/data/archive", 1), ("/data/archive/out", 1), ("/data/out", 0)):
+    for folder, there in (
+        ("/data/archive", 1), ("/data/archive/out", 1), ("/data/archive/../archive/", 1), ("/data/out", 0),
+        ("/data/archives", 0), ("/data", 0),
+    ):  # fmt: skip
         assert len(loops([Inlet(source)], {"a": To("out", Place("archive", folder, "folder"))})) == there
+    root = From("in", Place("archive", "/", "folder"))
+    assert len(loops([Inlet(root)], {"a": To("out", Place("archive", "/data", "folder"))})) == 1
 
 
 def test_dead_letters_into_a_source_are_a_loop() -> None:
