@@ -30,9 +30,10 @@ from exchange.files.names import YAML
 
 TEXTS: Final = ("bindings", "definitions")
 SUFFIXES: Final[Mapping[str, str]] = {
-    ".bindings": "bindings", ".tf": "terraform", "asyncapi.yaml": "asyncapi", "asyncapi.yml": "asyncapi",
-    "asyncapi.json": "asyncapi", ".json": "definitions",
-}  # fmt: skip
+    ".bindings": "bindings",
+    **{suffix: each.name for each in FORMATS.values() for suffix in each.suffixes},
+    ".json": "definitions",
+}
 """Ending of a file's name -> format that is written to it."""
 
 
@@ -110,7 +111,8 @@ def _form_of(target: str) -> str | None:
     name = target.removesuffix(".gz")
     form = next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), None)
     if form is None and name.endswith(YAML):
-        raise InputError(f"{target}: which YAML is it to be? Choose with --format operator or --format asyncapi")
+        choice = " or ".join([f"--format {each.name}" for each in FORMATS.values() if each.in_yaml is not None])
+        raise InputError(f"{target}: which YAML is it to be? Choose with {choice}")
     return form
 
 

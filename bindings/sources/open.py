@@ -20,7 +20,7 @@ from bindings.sources.definitions.entries import SECTIONS
 from bindings.sources.definitions.import_warnings import SourceWarning, find_unread
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, gunzip, list_files, read_content, read_whole
-from bindings.sources.formats import Imported, SourceFile, TopologyFormat, format_of, read_folder
+from bindings.sources.formats import FORMATS, Imported, SourceFile, TopologyFormat, format_of, read_folder
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from bindings.sources.language.expectations import Expectation
 from bindings.sources.management import Management, build_unread_queues, is_address
@@ -262,8 +262,8 @@ def read_source(
     if b"}\n{" in data[:HEAD_BYTES]:  # and no recording, whose lines have a topology
         raise InputError(f"{name}: these are JSON lines: messages or an archive, and no topology")
     if name.removesuffix(".gz").endswith(YAML):
-        wanted = "neither objects of Kubernetes (apiVersion, kind) nor an AsyncAPI document (asyncapi)"
-        raise InputError(f"{name}: {wanted}")
+        wanted = " nor ".join([each.in_yaml for each in FORMATS.values() if each.in_yaml is not None])
+        raise InputError(f"{name}: neither {wanted}")
     is_named_json = name.endswith((".json", ".json.gz"))
     if is_named_json and data.lstrip(BLANK).startswith((b"//", b"/*")):
         line = text[: text.index("/")].count("\n") + 1

@@ -86,6 +86,7 @@ OPERATOR: Final = TopologyFormat(
     _is_operator,
     _later("operator_reader", "read_operator"),
     _later("operator_writer", "write_operator"),
+    in_yaml="objects of Kubernetes (apiVersion, kind)",
 )
 TERRAFORM: Final = TopologyFormat(
     "terraform",
@@ -93,6 +94,7 @@ TERRAFORM: Final = TopologyFormat(
     _is_terraform,
     _later("terraform.reader", "read_terraform"),
     _later("terraform.writer", "write_terraform"),
+    (".tf",),
 )
 ASYNC_API: Final = TopologyFormat(
     "asyncapi",
@@ -100,6 +102,8 @@ ASYNC_API: Final = TopologyFormat(
     _is_asyncapi,
     _later("asyncapi_reader", "read_asyncapi"),
     _later("asyncapi_writer", "write_asyncapi"),
+    tuple([f"asyncapi{ending}" for ending in (*YAML, ".json")]),
+    "an AsyncAPI document (asyncapi)",
 )
 RECORDING: Final = TopologyFormat(
     "recording",

@@ -56,7 +56,7 @@ class TopologyFormat:
     """A format that topologies are converted from and to."""
 
     name: str
-    """Its name for ``--to``."""
+    """Its name for ``--format``."""
     title: str
     """What help and errors call it."""
     recognises: Callable[[SourceFile], bool]
@@ -65,6 +65,10 @@ class TopologyFormat:
     """Read the files of a source, which errors call by the second argument. Raises InputError."""
     write: Callable[[Definitions, WriteTarget], Written]
     """Write definitions. Raises InputError."""
+    suffixes: tuple[str, ...] = ()
+    """Endings of the names of files that are written in this format unless another one is chosen."""
+    in_yaml: str | None = None
+    """What a YAML file of this format is, for errors; None if the format is never YAML."""
 
 
 def list_parts(definitions: Definitions) -> Iterator[tuple[str, Part]]:

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.commands.convert import SUFFIXES
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.import_warnings import describe
 from bindings.sources.document import Document
 from bindings.sources.formats import FORMATS, Imported, SourceFile, TopologyFormat, format_of
 from bindings.sources.formats.format import WriteTarget, Written, has_lone_surrogate
 from bindings.sources.formats.imported import Collector
+from bindings.sources.open import open_source
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology
 from exchange.entities.entities import PREDECLARED_NAMES
 from exchange.entities.part import Part
 from exchange.errors import InputError
 from tests.support.bindings.documents import ODD, documents
 from tests.support.bindings.written_terraform import read_written
+from tests.support.program import invoke
 from tests.support.tiers import examples
 
 TARGETS = {
@@ -59,6 +63,24 @@ def topology_in(definitions: Definitions, vhost: str) -> Topology:
 
 def test_each_format_is_written_to_a_file_here() -> None:
     assert TARGETS.keys() == FORMATS.keys()
+
+
+def test_an_error_about_yaml_names_each_format_that_it_could_be(tmp_path: Path) -> None:
+    (tmp_path / "some.yaml").write_text("a: 1\n")
+    in_yaml = [each for each in FORMATS.values() if each.in_yaml is not None]
+    assert len(in_yaml) > 1
+    with pytest.raises(InputError) as read:
+        open_source(str(tmp_path / "some.yaml"))
+    assert all(f"{each.in_yaml}" in str(read.value) for each in in_yaml)
+    written = invoke("convert", "examples/orders/orders.bindings", tmp_path / "out.yaml").stderr
+    assert all(f"--format {each.name}" in written for each in in_yaml)
+
+
+def test_no_two_formats_claim_one_ending() -> None:
+    endings = [suffix for each in FORMATS.values() for suffix in each.suffixes]
+    assert [each for each in endings if sum(each.endswith(other) for other in endings) > 1] == []
+    assert endings
+    assert all(SUFFIXES[each] for each in endings)
 
 
 @pytest.mark.parametrize(("known", "target"), CASES)
