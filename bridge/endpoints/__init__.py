@@ -25,7 +25,7 @@ from exchange.text.site import build_install_command
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
-    "list_keys", "find_system",
+    "list_keys", "find_system", "has_groups",
 ]  # fmt: skip
 
 SCHEMES: Final = {
@@ -96,6 +96,11 @@ def list_keys(folder: str, role: str) -> Keys:
     """Return the keys of a table: ``role`` is SOURCE, TARGET or DEAD_LETTERS."""
     own = cast(Keys, getattr(import_module(f"{__name__}.{folder}.keys"), role))
     return keys.SOURCE | own if role == "SOURCE" else own
+
+
+def has_groups(system: str) -> bool:
+    """Return whether a system's readers form groups, which share messages: its sources have the key ``group``."""
+    return system in NEEDS and "group" in list_keys(system, "SOURCE").names
 
 
 def _check_values(table: Table, known: Iterable[Key[Any]]) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bridge.endpoint import Place, Source, Target
+from bridge.endpoints import has_groups
 from bridge.endpoints.loops import Edge, covers, find_edges, find_shared_place, find_way
 from bridge.pump.inlet import Inlet
 from exchange.topology.topology import Topology
@@ -37,10 +38,6 @@ class Conflict(NamedTuple):
     problem: str
 
 
-GROUPS: Final = ("kafka", "rocketmq")
-"""Systems in which a group shares its messages among its members."""
-
-
 def find_conflicts(flows: Mapping[str, PipelineFlow]) -> Iterator[Conflict]:
     """Yield what is wrong between pipelines, given by their names."""
     sources = [(name, inlet.source) for name, flow in flows.items() for inlet in flow.inlets]
@@ -62,7 +59,7 @@ def _compare(shown: str, first: Source, second: Source) -> tuple[str, str] | Non
     system = next((place.system for place in sorted(second.places)), "")
     kept = second.settled_in if first.settled_in == second.settled_in else None
     shared = _find_read_by_both(first, second)
-    if system in GROUPS:
+    if has_groups(system):
         clusters = {(each.system, each.cluster) for each in first.places}
         if not kept or not clusters & {(each.system, each.cluster) for each in second.places}:
             return None

@@ -20,28 +20,21 @@ from exchange.text.numbers import is_digits
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
 
-__all__ = [
-    "KAFKA", "RABBITMQ", "ROCKETMQ", "Caller", "ReplyRequest", "build_rocketmq_reply", "build_rocketmq_request",
-    "find_caller", "find_correlation", "find_reply_partition", "to_reply", "to_request",
-]  # fmt: skip
-
 RABBITMQ, KAFKA, ROCKETMQ = "rabbitmq", "kafka", "rocketmq"
 
 REPLY_TOPIC: Final = "kafka_replyTopic"
 REPLY_PARTITION: Final = "kafka_replyPartition"
 CORRELATION: Final = "kafka_correlationId"
 DEADLINE: Final = "x-hashstar-deadline"
+MARKS_OF_KAFKA: Final = (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE)
 
 OF_ROCKETMQ: Final = "x-rocketmq-"
 """Prefix of RocketMQ's own properties in the headers of a message of AMQP."""
 CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, BROKER = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER", "broker"
 MSG_TYPE, REPLY = "MSG_TYPE", "reply"
-
-MARKS: Final = (
-    REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE,
-    *[OF_ROCKETMQ + name for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, MSG_TYPE, "PUSH_REPLY_TIME")],
-)  # fmt: skip
-"""Headers by which a system finds a caller: a reply to a caller has only those of the caller's system."""
+MARKS_OF_ROCKETMQ: Final = tuple([
+    OF_ROCKETMQ + name for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL, CLUSTER, MSG_TYPE, "PUSH_REPLY_TIME")
+])  # fmt: skip
 
 MAX_DIGITS: Final = 15
 """Maximum number of digits of a time limit in milliseconds: about 30,000 years."""
@@ -110,7 +103,7 @@ def _ask_rabbitmq(content: ContentHeader, request: ReplyRequest, now: int) -> Co
 
 
 def _ask_kafka(content: ContentHeader, request: ReplyRequest, _: int) -> ContentHeader:
-    for name in (REPLY_TOPIC, REPLY_PARTITION, CORRELATION, DEADLINE):
+    for name in MARKS_OF_KAFKA:
         content = content.without_header(name)
     for name, value in ((REPLY_TOPIC, request.place), (CORRELATION, request.token), (DEADLINE, request.deadline)):
         content = content.with_header(name, str(value))
@@ -127,8 +120,12 @@ class Convention(NamedTuple):
     """Adds what asks for the reply to a request, at a time in milliseconds since 1970."""
     correlate: Callable[[ContentHeader, bytes], ContentHeader]
     """Adds the caller's correlation id to a reply."""
+    marks: tuple[str, ...] = ()
+    """Headers by which the system finds a caller: a reply to a caller has only those of the caller's system."""
     by_key: bool = False
     """Whether the default exchange takes replies to the caller, whose name is the routing key."""
+    counts_from_reading: bool = False
+    """Whether a time limit counts from the reading of a request, and not from its publishing, whose time is unknown."""
 
 
 CONVENTIONS: Final[Mapping[str, Convention]] = {
@@ -138,12 +135,14 @@ CONVENTIONS: Final[Mapping[str, Convention]] = {
         _ask_rabbitmq,
         lambda content, raw: content.with_property("correlation_id", _text(raw)),
         by_key=True,
+        counts_from_reading=True,
     ),
     KAFKA: Convention(
         _kafka_caller,
         lambda content: _last(content, CORRELATION),
         _ask_kafka,
         lambda content, raw: content.with_header(CORRELATION, Typed("longstr", raw)),
+        MARKS_OF_KAFKA,
     ),
     # RocketMQ's own properties are added where its message is made: `build_rocketmq_request`, `build_rocketmq_reply`.
     ROCKETMQ: Convention(
@@ -151,9 +150,12 @@ CONVENTIONS: Final[Mapping[str, Convention]] = {
         lambda content: _last(content, OF_ROCKETMQ + CORRELATION_ID),
         lambda content, _, __: content,
         lambda content, _: content,
+        MARKS_OF_ROCKETMQ,
     ),
 }
 """System -> its convention."""
+MARKS: Final = tuple([name for each in CONVENTIONS.values() for name in each.marks])
+"""Headers by which some system finds a caller."""
 
 
 def find_caller(message: Message, system: str) -> Caller | None:

@@ -3,7 +3,7 @@
 In an outgoing request, the bridge's own queue or topic for replies and a token replace the return address of the
 caller. The token comes back in the reply and holds the caller's address, to which the reply is sent without routing, so
 the bridge keeps no state between the two. `bridge.interop.return_address` describes tokens, `bridge.interop.requests`
-the three systems.
+the systems.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 from bridge.endpoint import Delivery, Target
 from bridge.interop.record import Unmappable
-from bridge.interop.requests import RABBITMQ, ReplyRequest, find_caller, find_correlation, to_reply, to_request
+from bridge.interop.requests import CONVENTIONS, ReplyRequest, find_caller, find_correlation, to_reply, to_request
 from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.pump.policy import Unroutable
 from exchange.values.message import Message
@@ -95,7 +95,8 @@ class Replies:
         if callers.topics is not None and caller.address.name not in callers.topics:
             raise Unmappable(f"its reply topic {caller.address.name!r} is not in reply_topics of [sources.{source}]")
         present = int(now * 1_000)
-        published = present if delivery.time is None or callers.system == RABBITMQ else delivery.time // 1_000
+        from_reading = CONVENTIONS[callers.system].counts_from_reading
+        published = present if delivery.time is None or from_reading else delivery.time // 1_000
         limit = int(servers.timeout * 1_000) if caller.limit is None else caller.limit
         deadline = min(published, present) + limit if caller.deadline is None else caller.deadline
         if deadline <= present:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bridge.daemon import keys
 from bridge.endpoint import Source, Target
-from bridge.endpoints import build_caller_target, build_reply_source, find_system
+from bridge.endpoints import build_caller_target, build_reply_source, find_system, has_groups
 from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
 from bridge.interop.return_address import Sealer
+from bridge.keys import Key
 from bridge.mistakes import Mistakes
 from bridge.pump.inlet import Inlet
 from bridge.pump.policy import Policy, Unroutable
@@ -23,10 +24,22 @@ from bridge.table import Table
 from exchange.topology.reach import find_reachable_queues
 from exchange.topology.topology import Topology
 
-PLACES: Final = {RABBITMQ: keys.REPLY_QUEUE, KAFKA: keys.REPLY_TOPIC, ROCKETMQ: keys.REPLY_TOPIC}
-"""System -> the key that names the place of its servers' replies."""
 
-ROCKETMQ_TOPIC: Final = "DefaultCluster_REPLY_TOPIC"
+class ReplyPlace(NamedTuple):
+    """Where the servers of a system reply."""
+
+    key: Key[str | None]
+    """The key that names it."""
+    default: str | None = None
+    """Where they do if the key is missing; None if it must be there."""
+
+
+PLACES: Final = {
+    RABBITMQ: ReplyPlace(keys.REPLY_QUEUE),
+    KAFKA: ReplyPlace(keys.REPLY_TOPIC),
+    ROCKETMQ: ReplyPlace(keys.REPLY_TOPIC, "DefaultCluster_REPLY_TOPIC"),
+}
+"""System -> the place of its servers' replies."""
 
 
 class Ends:
@@ -114,30 +127,31 @@ def _sealer(target: str, source: str, ends: Ends) -> Sealer:
 
 def _read_servers(name: str, table: Table, ends: Ends, sealers: Mapping[str, Sealer]) -> Servers:
     system = find_system(ends.target_tables[name])
-    key = PLACES[system]
-    place = key.read(table)
-    if place is None and system != ROCKETMQ:
+    key, default = PLACES[system]
+    place = key.read(table) or default
+    if place is None:
         raise table.missing(key.name, f"is missing; name the {key.name} where the servers of [targets.{name}] reply")
     expired = Unroutable(keys.EXPIRED.read(table))
-    return Servers(system, place or ROCKETMQ_TOPIC, sealers, keys.REPLY_TIMEOUT.read(table), expired)
+    return Servers(system, place, sealers, keys.REPLY_TIMEOUT.read(table), expired)
 
 
 def _build_source(name: str, table: Table, ends: Ends, servers: Servers, policy: Policy) -> Source:
-    place: dict[str, Any] = {PLACES[servers.system].name: servers.place}
+    key = PLACES[servers.system].key
+    place: dict[str, Any] = {key.name: servers.place}
     group = keys.REPLY_GROUP.read(table)
-    if servers.system != RABBITMQ:
+    if has_groups(servers.system):
         # Of its own: a bridge that shared its group with another would lose replies to that one.
         ids = "".join(sorted([sealer.id for sealer in servers.sealers.values()]))
         place["group"] = group or f"hashstar-replies-{name}-{blake2b(ids.encode(), digest_size=4).hexdigest()}"
     elif group is not None:
-        raise table.error("group", "is for Kafka and RocketMQ; a queue of RabbitMQ has no groups")
+        raise table.error("group", f"is not for a {key.name}, which has no groups of readers; leave it out")
     table.refuse_unread(keys.REPLIES_OF.names)
     return build_reply_source(f"replies.{name}", ends.target_tables[name].copy(), place, policy)
 
 
 def _check_place(table: Table, source: Source, servers: Servers, ends: Ends) -> None:
     """Raise InputError if messages other than replies come from where replies are read, or others read them, too."""
-    key = PLACES[servers.system].name
+    key = PLACES[servers.system].key.name
     users = {place: f"[targets.{name}] writes" for name, each in ends.targets.items() for place in each.places}
     users |= {place: f"[sources.{name}] reads" for name, inlet in ends.inlets.items() for place in inlet.source.places}
     for place in source.places:

@@ -118,7 +118,11 @@ MISTAKES = [
     ),
     ("[replies.servers]\n", "amqp://s", "queue: is missing; name the queue"),
     ('[replies.servers]\ntopik = "a"\n', "kafka://s", "topik: is not known here; did you mean 'topic'?"),
-    ('[replies.servers]\nqueue = "a"\ngroup = "g"\n', "amqp://s", "group: is for Kafka and RocketMQ"),
+    (
+        '[replies.servers]\nqueue = "a"\ngroup = "g"\n',
+        "amqp://s",
+        "group: is not for a queue, which has no groups of readers",
+    ),
     ('[replies.servers]\ntopic = "a"\nqueue = "b"\n', "kafka://s", "queue: is not known here"),
     ('[replies.servers]\ntopic = "served"\n', "kafka://s", "topic: topic served is what [targets.servers] writes"),
     ('[replies.servers]\nqueue = "asked"\n', "amqp://r", "queue: queue asked is what [sources.rabbit] reads"),

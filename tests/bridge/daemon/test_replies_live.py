@@ -14,6 +14,7 @@ from time import monotonic
 
 import pytest
 
+from bridge.interop.requests import CONVENTIONS
 from tests.chaos.daemon import Daemon
 from tests.support.bridge.callers import KafkaSide, RabbitmqSide, RocketmqSide, Side, TimedOut, answer_to
 from tests.support.servers import Server
@@ -21,12 +22,7 @@ from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
-PAIRS = [
-    (one, other)
-    for one in ("rabbitmq", "kafka", "rocketmq")
-    for other in ("rabbitmq", "kafka", "rocketmq")
-    if one != other
-]
+PAIRS = [(one, other) for one in CONVENTIONS for other in CONVENTIONS if one != other]
 IN_CI = [("rabbitmq", "kafka"), ("rocketmq", "rabbitmq")]
 
 WANTED = int(os.environ.get("HASHSTAR_CALLS", "0"))

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.daemon.reading.replies import PLACES
 from bridge.interop import Record, Unmappable, convert_from_rocketmq, to_amqp, to_kafka, to_rocketmq
 from bridge.interop.requests import (
+    CONVENTIONS,
     KAFKA,
     RABBITMQ,
     ROCKETMQ,
@@ -54,6 +56,10 @@ class System:
     """Returns where a reply that the bridge writes goes, with its correlation id and its body."""
     home: tuple[Any, ...]
     """Where the replies to its callers must go."""
+    pass_request: Callable[[Message, ReplyRequest], Message]
+    """Returns a request that a bridge writes here, as the next bridge reads it."""
+    pass_reply: Callable[[Message, ReturnAddress], Message]
+    """Returns a reply that a bridge writes to a caller here, as that caller, a bridge, reads it."""
 
 
 def serve_rabbitmq(request: Message, _: ReplyRequest) -> Message:
@@ -96,6 +102,18 @@ def serve_rocketmq(request: Message, asked: ReplyRequest) -> Message:
     return convert_from_rocketmq(stored(reply_to(stored(written), b"done")))
 
 
+def pass_to_rocketmq(request: Message, asked: ReplyRequest) -> Message:
+    made = to_rocketmq(request, "t")
+    own = build_rocketmq_request(asked, CLIENT, NOW)
+    return convert_from_rocketmq(stored(RocketMessage("t", made.body, {**made.properties, **own})))
+
+
+def pass_home_to_rocketmq(reply: Message, address: ReturnAddress) -> Message:
+    topic, _, own = build_rocketmq_reply(address, 500)
+    made = to_rocketmq(reply, topic)
+    return convert_from_rocketmq(stored(RocketMessage(topic, made.body, {**made.properties, **own})))
+
+
 def take_rocketmq(reply: Message, address: ReturnAddress) -> tuple[Any, ...]:
     topic, broker, own = build_rocketmq_reply(address, 500)
     made = to_rocketmq(reply, topic)
@@ -111,10 +129,20 @@ def ask_rabbitmq(correlation: bytes) -> Message:
 
 
 SYSTEMS = [
-    System(RABBITMQ, ask_rabbitmq, serve_rabbitmq, take_rabbitmq, ("", "amq.rabbitmq.reply-to.abc")),
-    System(KAFKA, ask_kafka, serve_kafka, take_kafka, ("home", 3)),
-    System(ROCKETMQ, ask_rocketmq, serve_rocketmq, take_rocketmq, ("c1_REPLY_TOPIC", "b1", CLIENT)),
-]
+    System(
+        RABBITMQ, ask_rabbitmq, serve_rabbitmq, take_rabbitmq, ("", "amq.rabbitmq.reply-to.abc"),
+        lambda request, _: request, lambda reply, _: reply,
+    ),
+    System(
+        KAFKA, ask_kafka, serve_kafka, take_kafka, ("home", 3),
+        lambda request, _: to_amqp(to_kafka(request, "t")),
+        lambda reply, address: to_amqp(to_kafka(reply, address.name)),
+    ),
+    System(
+        ROCKETMQ, ask_rocketmq, serve_rocketmq, take_rocketmq, ("c1_REPLY_TOPIC", "b1", CLIENT),
+        pass_to_rocketmq, pass_home_to_rocketmq,
+    ),
+]  # fmt: skip
 CORRELATIONS = st.text(st.characters(codec="utf-8", exclude_characters="\0\1\2"), min_size=1, max_size=40).map(
     str.encode
 )
@@ -147,39 +175,22 @@ def test_every_reply_goes_home_to_its_caller(callers: System, servers: System, c
 def test_replies_go_home_over_two_bridges(first: System, middle: System, last: System) -> None:
     """The second bridge reads the request of the first, as a message of the system between them."""
     other = Sealer("second", "elsewhere")
-    seen = arrive(*send(first.ask(b"id-1"), first, middle), middle)
+    seen = middle.pass_request(*send(first.ask(b"id-1"), first, middle))
     reply = last.serve(*send(seen, middle, last, other))
     token = open_token(find_correlation(reply, last.name), {other.id: other})
     assert token is not None
-    back = arrive_reply(to_reply(reply, middle.name, token.address), token.address, middle)
+    back = middle.pass_reply(to_reply(reply, middle.name, token.address), token.address)
     inner = open_token(find_correlation(back, middle.name), {SEALER.id: SEALER})
     assert inner is not None
     assert first.take(to_reply(back, first.name, inner.address), inner.address) == (first.home, b"id-1", b"done")
 
 
-def arrive(request: Message, asked: ReplyRequest, system: System) -> Message:
-    """Return a request that a bridge has written to a system, as the next bridge reads it there."""
-    if system.name == KAFKA:
-        return to_amqp(to_kafka(request, "t"))
-    if system.name == ROCKETMQ:
-        made = to_rocketmq(request, "t")
-        own = build_rocketmq_request(asked, CLIENT, NOW)
-        return convert_from_rocketmq(stored(RocketMessage("t", made.body, {**made.properties, **own})))
-    return request
+def test_each_system_with_a_convention_is_tried() -> None:
+    assert {each.name for each in SYSTEMS} == CONVENTIONS.keys()
+    assert PLACES.keys() == CONVENTIONS.keys()
 
 
-def arrive_reply(reply: Message, address: ReturnAddress, system: System) -> Message:
-    """Return a reply that a bridge has written to a caller in a system, as that caller, a bridge, reads it."""
-    if system.name == KAFKA:
-        return to_amqp(to_kafka(reply, address.name))
-    if system.name == ROCKETMQ:
-        topic, _, own = build_rocketmq_reply(address, 500)
-        made = to_rocketmq(reply, topic)
-        return convert_from_rocketmq(stored(RocketMessage(topic, made.body, {**made.properties, **own})))
-    return reply
-
-
-@pytest.mark.parametrize("system", [RABBITMQ, KAFKA, ROCKETMQ])
+@pytest.mark.parametrize("system", CONVENTIONS)
 def test_a_message_that_asks_for_nothing_is_no_request(system: str) -> None:
     assert find_caller(Message("x", "k", {"a": 1}, {"correlation_id": "7"}), system) is None
     assert find_correlation(Message("x", "k"), system) is None
