@@ -39,7 +39,9 @@ FEW: Final = 50_000
 @click.option("--definitions", "-d", type=click.Path(path_type=Path), help="Your RabbitMQ's definitions.json, or .gz.")
 @click.option("--vhost", help="Virtual host; required only if the file has several.")
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="RabbitMQ release whose rules apply.  [default: the newest]"
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="RabbitMQ release whose rules apply.  [default: that of the definitions, else the newest]",
 )
 @click.option("--into", type=click.Path(path_type=Path), default=BUILD, help="Output folder.  [default: build/demo]")
 @click.option("--no-spark", is_flag=True, help="Count in one process, without Spark, as if Java were missing.")
