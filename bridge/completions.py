@@ -99,14 +99,6 @@ class _TopologyWithRecord(_WithRecord, TopologyOption):
     """The option for the topology, with its help from the record."""
 
 
-class _Leaf(Exemplified):
-    """A command without others below it."""
-
-    def __init__(self, name: str, example: str, **values: Any) -> None:
-        self.example = example
-        super().__init__(name, **values)
-
-
 def has_command(words: Sequence[str]) -> bool:
     """Return whether words are the names of a command of the table."""
     return any(row.path == " ".join(words) for row in _read_rows(words[0]))
@@ -131,15 +123,13 @@ def build_sketch(name: str, find: Callable[[str], click.Command | None]) -> clic
     built: dict[str, click.Command] = {}
     for path, (head, *own) in reversed(rows.items()):
         below = {each.rpartition(" ")[2]: built[each] for each in reversed(built) if each.rpartition(" ")[0] == path}
-        values: dict[str, Any] = {
-            "params": [_build_parameter(row, partial(_find_parameter, row, find)) for row in own],
-            "help": _unescape(head.help), "context_settings": {"help_option_names": ["-h", "--help"]},
-        }  # fmt: skip
+        params = [_build_parameter(row, partial(_find_parameter, row, find)) for row in own]
+        values: dict[str, Any] = {"params": params, "help": _unescape(head.help)}
         last = path.rpartition(" ")[2]
         built[path] = (
             CommandGroup(last, example=head.shown, default=head.kind, commands=below, **values)
             if below
-            else _Leaf(last, head.shown, **values)
+            else Exemplified(last, example=head.shown, **values)
         )
     return built.get(name)
 

@@ -12,9 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from exchange import Binding, Exchange, Queue, Topology
+from exchange.commands.options import CommandGroup
 from tests.support.command_server import command_server
 from tests.support.program import run_program
 from tests.support.waiting import find_limit
@@ -165,6 +168,12 @@ def test_a_group_without_a_command_prints_its_help_in_lines(names: tuple[str, ..
     result = run_program(*names)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == run_program(*names, "--help").stdout
+
+
+def test_help_has_its_short_name_whatever_made_the_context_that_asked_first() -> None:
+    group = CommandGroup("g", example="g a", help="Do it.")
+    click.Context(group).get_help()
+    assert "-h, --help" in CliRunner().invoke(group, ["-h"]).output
 
 
 def test_explain_is_readable_and_has_json(definitions: str) -> None:

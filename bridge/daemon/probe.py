@@ -107,7 +107,8 @@ def choose_pipeline(config: Config, name: str) -> Config:
 async def check(config: Config, *, offline: bool = False, seconds: float = SECONDS) -> CheckReport:
     """Check a configuration: the file alone and, unless offline, each endpoint, for at most ``seconds``."""
     sharing = [part for part in config.parts if part.shares_dead_letters]
-    endpoints = [(DEAD_LETTERS, part.dead_letters) for part in sharing[:1] if part.dead_letters is not None]
+    letters = sharing[0].dead_letters if sharing else None
+    endpoints: list[tuple[str, Endpoint]] = [] if letters is None else [(DEAD_LETTERS, letters)]
     endpoints += [each for part in config.parts for each in _endpoints_by_table(part)]
     tables = dict.fromkeys([table for table, _ in endpoints])
     pipelines = {f"{PIPELINES.name}.{part.name}": part.name for part in config.pipelines}

@@ -37,6 +37,7 @@ LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 """Number of times that --verbose is given -> lowest level of the log that is shown."""
 STDOUT: Final = "-"
 """Name of standard output where one of a file is asked for."""
+HELP_OPTIONS: Final = ["-h", "--help"]
 FILES: Final = ("FILE", "PATH", "DIR", "TOPOLOGY", "ARCHIVE", "IN", "[OUT]", "OUT")
 """What stands in the help for names of files, which shells complete."""
 
@@ -67,9 +68,17 @@ def _common_options() -> list[click.Parameter]:
 
 
 class Exemplified(click.Command):
-    """A command whose help begins with an example, as it is typed."""
+    """A command whose help, which ``-h`` prints, too, begins with an example, as it is typed."""
 
-    example: str
+    def __init__(self, *arguments: Any, example: str, **values: Any) -> None:
+        self.example = example
+        values["context_settings"] = {"help_option_names": HELP_OPTIONS, **(values.get("context_settings") or {})}
+        super().__init__(*arguments, **values)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names, whatever made the context: click keeps the option of the first one."""
+        ctx.help_option_names = HELP_OPTIONS
+        return super().get_help_option_names(ctx)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the usage, and the example below it."""
@@ -82,9 +91,8 @@ class HashstarCommand(Exemplified):
 
     def __init__(self, *arguments: Any, example: str, elsewhere: str = "", **values: Any) -> None:
         """Take an example, as it is typed; ``elsewhere`` says in errors where settings are that are no options."""
-        self.example, self.elsewhere = example, elsewhere and f"; {elsewhere}"
-        values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
-        super().__init__(*arguments, **values)
+        self.elsewhere = elsewhere and f"; {elsewhere}"
+        super().__init__(*arguments, example=example, **values)
         for param in self.params:
             if param.type is click.STRING and (param.metavar or "").removesuffix("...") in FILES:
                 param.type = SOURCE
@@ -141,9 +149,7 @@ class CommandGroup(Exemplified, click.Group):
 
     def __init__(self, *arguments: Any, example: str, default: str = "", **values: Any) -> None:
         """Take an example, and the name of the command that is run if none is named; "" for none."""
-        self.example = example
-        values["context_settings"] = {"help_option_names": ["-h", "--help"], **(values.get("context_settings") or {})}
-        super().__init__(*arguments, **values)
+        super().__init__(*arguments, example=example, **values)
         self._default: Final = default
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
