@@ -13,6 +13,7 @@ import pytest
 
 from bridge.cli import GROUPS, hashstar
 from bridge.completions import build_sketch
+from tests.support.cases import with_each
 
 COLUMNS = 80
 DIALECT = re.compile(r"\b(told|tells?|so many|whoever|whom|graver|belied|of it|how to)\b", flags=re.IGNORECASE)
@@ -29,7 +30,7 @@ def commands(context: click.Context) -> Iterator[click.Context]:
 
 
 CONTEXTS = list(commands(click.Context(hashstar, info_name="hashstar", terminal_width=COLUMNS)))
-EVERY = pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.command_path)
+EVERY = with_each("context", CONTEXTS, lambda context: context.command_path)
 
 
 def test_every_command_is_in_one_group() -> None:

@@ -19,6 +19,7 @@ from click.shell_completion import ShellComplete
 from bridge import completions
 from bridge.cli import hashstar
 from exchange.commands.options import AddressType, Duration, HashstarCommand, Renamed, TopologyOption
+from tests.support.cases import with_each
 from tests.support.command_server import command_server
 from tests.support.program import run_program
 from tests.test_help import CONTEXTS
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 SHOP = str(ROOT / "examples" / "orders" / "orders.bindings")
 LEAVES = [context for context in CONTEXTS if not isinstance(context.command, click.Group)]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-EVERY = pytest.mark.parametrize("context", LEAVES, ids=lambda context: context.command_path)
+EVERY = with_each("context", LEAVES, lambda context: context.command_path)
 
 
 def options_of(context: click.Context) -> list[click.Option]:

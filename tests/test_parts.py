@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import with_each
 from tests.support.git import commit, git, make_repository, needs_git
 from tests.support.inner_runs import run_each
 from tests.support.measured import read_complete_runs
@@ -84,7 +85,7 @@ def reasons(path: str) -> list[str]:
     return find_reasons(find_contents(LEAF, graph), graph, [path])
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("path", "reason"),
     [
         ("bindings/leaf/main.py", "a part of it"),
@@ -121,7 +122,7 @@ def test_what_a_part_is_made_of_selects_it(path: str, reason: str) -> None:
     assert reasons(path) == [f"{path} ({reason})"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "path",
     [
         # Public names are not followed, nor what tests import of the product beside the part.

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from bindings.report.settings import load_settings
 from bridge.cli import hashstar
 from tests.recorders import golden
+from tests.support.cases import with_each
 from tests.support.command_server import command_server
 from tests.support.pages import PAGES, ROOT, Block, blocks, commands
 from tests.support.waiting import find_limit
@@ -183,7 +184,7 @@ def test_an_installation_names_extras_that_are_there(command: str) -> None:
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("command", sorted(set(ADAPTED)))
+@with_each("command", sorted(set(ADAPTED)))
 def test_a_command_to_adapt_has_the_options_that_it_shows(command: str) -> None:
     """The files that it names are the reader's; commands, options and files of ours are there."""
     program, *arguments = shlex.split(command)

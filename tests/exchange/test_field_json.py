@@ -16,6 +16,7 @@ from exchange.errors import InputError
 from exchange.values.field_json import decode, decode_message, decode_table, encode, encode_message, encode_table
 from exchange.values.field_values import RANGES, TYPES, FieldTable, Typed, resolve_type
 from exchange.values.message import Message
+from tests.support.cases import with_each
 
 # Surrogates on purpose: JSON brings them.
 TEXT = st.text(st.characters(), max_size=8)
@@ -114,7 +115,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(TYPES))
+@with_each("kind", sorted(TYPES))
 def test_every_amqp_type_can_be_written_out(kind: str) -> None:
     """Each of RabbitMQ's types has its "!type" form."""
     example = EXAMPLES[kind]
@@ -147,7 +148,7 @@ def test_a_longstr_that_is_not_utf8_keeps_its_type() -> None:
     assert encode(Typed("longstr", b"text")) == "text"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "words"),
     [
         ({"!tiem": 5}, ['"!tiem" is not an AMQP type', "!timestamp", '{"!table": {"!tiem": ...}}']),
@@ -241,7 +242,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "words"),
     [
         ([], "[] is not a message"),

@@ -10,9 +10,10 @@ import pytest
 
 from exchange import FieldTable, Typed
 from exchange.values.field_values import resolve_type
+from tests.support.cases import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "expected"),
     [
         (None, ("void", None)),

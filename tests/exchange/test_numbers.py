@@ -17,6 +17,7 @@ from exchange.errors import InputError
 from exchange.text.numbers import is_digits, read_float, read_integer
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import RANGES
+from tests.support.cases import with_each
 from tests.support.syntax import walk
 from tests.support.tiers import examples
 
@@ -51,8 +52,8 @@ def test_a_number_is_read_if_python_reads_it_and_only_usual_characters_are_in_it
     assert is_digits(text) == (bool(text) and not set(text) - set(string.digits))
 
 
-@pytest.mark.parametrize("kind", [*RANGES, "long", "double", "float", "decimal"])
-@pytest.mark.parametrize("text", ["\u0661", "1_0", " 1", "1\n", "\uff11", "\u00b2", ""])
+@with_each("kind", [*RANGES, "long", "double", "float", "decimal"])
+@with_each("text", ["\u0661", "1_0", " 1", "1\n", "\uff11", "\u00b2", ""])
 def test_no_field_is_read_of_what_only_python_takes_for_a_number(kind: str, text: str) -> None:
     with pytest.raises(InputError):
         decode_field(kind, text)

@@ -57,6 +57,7 @@ from exchange.routing.explain import Explanation
 from exchange.routing.route import Hop, Placement
 from exchange.values.json_text import Fault
 from tests.support.algebra import covers
+from tests.support.cases import with_each
 
 ARGUMENTS = {"a": 1, "b": [1, {"c": b"\xff"}], "d": {"e": None}, "f": Typed("float", 1.5), "g": Decimal("1.5"),
              "h": datetime(2026, 1, 1, tzinfo=UTC), "i": Typed("array", [1, {"j": 1}])}  # fmt: skip
@@ -112,7 +113,7 @@ def copies(value: Any) -> Iterator[Any]:
         yield sent(value, protocol)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+@with_each("value", VALUES)
 def test_a_copy_of_a_value_is_equal_to_it(value: Any) -> None:
     """Hashed before or not: as a key of dicts it is the same."""
     hash(value)
@@ -255,7 +256,7 @@ def test_a_value_that_is_no_field_value_is_refused_by_the_constructor(
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("make", "words"),
     [
         (lambda: Queue(None), "Queue: name must be str, not NoneType: None"),  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from exchange.errors import InputError
 from exchange.text.site import build_install_command
 from tests.support import topologies
 from tests.support.amqp_wire import encode_field
+from tests.support.cases import with_each
 from tests.support.program import run_program
 from tests.support.waiting import find_limit
 
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 QUEUE, EXCHANGE = Queue("q"), Exchange("x", "topic")
 
 
-@pytest.mark.parametrize("value", topologies.VALUES, ids=repr)
+@with_each("value", topologies.VALUES)
 def test_arguments_are_sent_with_their_types(value: Any) -> None:
     """As the tests that compare routes with live brokers write them, behind all that pika writes of a method."""
     plain = b"".join(spec.Queue.Declare(queue="q", durable=True).encode())

@@ -23,6 +23,7 @@ from bindings.sources.section import Section
 from bridge.cli import hashstar
 from exchange import Binding, Destination, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import LATEST_PROFILE, PROFILES
+from tests.support.cases import with_each
 from tests.support.program import invoke
 
 T = "exchange t: topic\nqueue q\nqueue r\n"
@@ -173,7 +174,7 @@ def test_every_rule_has_a_case() -> None:
         assert not rule.way_out.endswith(".")
 
 
-@pytest.mark.parametrize("code", WRITTEN)
+@with_each("code", WRITTEN)
 def test_a_rule_finds_its_example(code: str) -> None:
     """Once, with the shortest key that shows it."""
     text, witness = WRITTEN[code]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-import pytest
-
 from bindings.checking.check import check
 from bindings.sources.document import Document
 from exchange.entities.entities import Binding
 from tests.bindings.checking.test_check import WRITTEN
+from tests.support.cases import with_each
 
 KEPT = (  # dead letters that keep their keys
     'exchange d: direct\nexchange t: topic\nqueue q: x-dead-letter-exchange = "d"\nqueue r\nt -> q: "a"\nd -> r: "b"'
@@ -245,7 +244,7 @@ def test_every_rule_has_a_twin() -> None:
     assert TWINS.keys() == WRITTEN.keys()
 
 
-@pytest.mark.parametrize(("code", "twin"), CASES, ids=[f"{code}-{twin.new.strip()}" for code, twin in CASES])
+@with_each(("code", "twin"), CASES)
 def test_a_rule_is_silent_about_the_twin_of_what_it_finds(code: str, twin: Twin) -> None:
     """And finds nothing new."""
     text = WRITTEN[code][0] if twin.text is None else twin.text

@@ -19,6 +19,7 @@ from bindings.counts.tally_file import build_table, check_fit, decode_tally
 from exchange import LATEST_PROFILE, Binding, Exchange, InputError, Queue, Topology
 from tests.bindings.counts.test_tally import records_for, slow_tally
 from tests.support import topologies
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 SHOP = Topology(
@@ -45,7 +46,7 @@ def test_what_messages_make_is_believed(seed: int) -> None:
     check_fit(again, topology, "f")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "outcome",
     [
         ROUTED._replace(bindings=(99,)),

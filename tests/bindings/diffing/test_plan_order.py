@@ -16,6 +16,7 @@ from bindings.diffing.planning.tangles import Alteration, find_tangled
 from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.topology.graph import Graph
 from tests.support.bindings import pairs
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 A, B = Binding.to_queue, Binding.to_exchange
@@ -124,7 +125,7 @@ def graph(*ways: tuple[str, str]) -> Graph:
     return made
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("above", "below", "together"),
     [
         (Alteration.GAINS, Alteration.GAINS, False),
@@ -137,7 +138,7 @@ def graph(*ways: tuple[str, str]) -> Graph:
         (Alteration.SWITCHES, Alteration.SWITCHES, True),
     ],
 )
-@pytest.mark.parametrize("between", [[], ["m"], ["m", "n"]])
+@with_each("between", [[], ["m"], ["m", "n"]])
 def test_changes_of_different_kinds_on_one_path_are_looked_at_together(
     above: Alteration, below: Alteration, together: bool, between: list[str]
 ) -> None:

@@ -25,6 +25,7 @@ from bindings.report.settings import find_settings, load_settings, read_settings
 from bindings.report.thresholds import Gate, Ignore, Limits, Settings, matches_glob, parse_quota
 from exchange import Binding, Exchange, InputError, Message, Queue, Topology
 from tests.support.bindings.reports import DAY, NOW, ORDERS, TALLY, hand_made, report_of
+from tests.support.cases import with_each
 
 
 def gates(report: Report) -> dict[tuple[str, str], Gate]:
@@ -282,7 +283,7 @@ def test_settings_are_found_in_either_file(tmp_path: Path) -> None:
 IGNORE = {"source": "x", "reason": "r", "until": date(2030, 1, 1)}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("settings", "message"),
     [
         ({"fail_undr": 9}, "f.toml: audit.fail_undr: unknown setting; did you mean 'fail_under'?"),

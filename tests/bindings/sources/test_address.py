@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bindings.sources.address import parse_address
 from exchange.errors import InputError
+from tests.support.cases import with_each
 
 SCHEMES = ("amqp", "amqps", "http")
 EXAMPLE = "amqp://HOST"
@@ -40,7 +41,7 @@ def test_the_first_host_and_its_port(text: str, host: str, port: int | None) -> 
     assert (address.host, address.port) == (host, port)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     [
         "", "amqp", "amqp:", "amqp://", "amqp://:5672", "amqp://u:hunter2@", "ftp://u:hunter2@h", "//u:hunter2@h",

@@ -25,6 +25,7 @@ from exchange.routing.router import Router
 from exchange.topology.topology import Topology
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
+from tests.support.cases import with_each
 
 BROKER: dict[str, Any] = {
     "rabbit_version": "4.1.2",
@@ -534,7 +535,7 @@ def test_of_two_entries_with_one_name_the_same_counts_as_in_rabbitmqs_import() -
     assert (topology.exchanges["e"].type, topology.policies["p"].pattern) == ("topic", "b")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "words"),
     [
         ("", "test.json:1:1: not JSON"),
@@ -731,7 +732,7 @@ def default_type(kind: Any) -> dict[str, Any]:
     return {"vhosts": [{"name": "v", "metadata": {"default_queue_type": kind}}]}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("section", "refusals"),
     [
         ({"permissions": [RIGHTS]}, {}),
@@ -802,7 +803,7 @@ QUORUM_BY_DEFAULT = {**default_type("quorum"), "queues": [QUEUE]}
 UNDEFINED = {**QUEUE, "arguments": {"x-queue-type": "undefined", "x-max-priority": 5}}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("source", "section", "words", "releases"),
     [
         ("rabbit_vhost:do_add", default_type("nope"), "invalid_queue_type", "-3.10.7 +3.10.8 +4.4"),

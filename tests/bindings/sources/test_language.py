@@ -17,6 +17,7 @@ from exchange.entities.releases import LATEST_PROFILE, PROFILES, find_profile
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.values.field_values import FieldTable
+from tests.support.cases import with_each
 
 
 def topology(text: str) -> Topology:
@@ -62,7 +63,7 @@ def test_a_queue(text: str, queue: Queue) -> None:
     assert topology(text).queues == {queue.name: queue}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("written", "value"),
     [
         ("1", 1), ("-0", 0), ("1.0", 1.0), ("1e3", 1000.0), ("-9223372036854775808", -(2**63)),
@@ -336,7 +337,7 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "column", "words"), MISTAKES, ids=[text for text, *_ in MISTAKES])
+@with_each(("text", "line", "column", "words"), MISTAKES)
 def test_a_mistake_is_reported_with_its_position_and_a_way_out(text: str, line: int, column: int, words: str) -> None:
     """File, line and column, the line itself, and a caret under what is wrong."""
     with pytest.raises(LanguageError) as caught:

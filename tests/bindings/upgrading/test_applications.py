@@ -25,6 +25,7 @@ from bindings.upgrading.releases import release_of
 from bindings.upgrading.requests.answering import AnsweringHost
 from bindings.upgrading.requests.applications import REFUSALS, find_refused
 from exchange import Binding, Exchange, Queue, Topology
+from tests.support.cases import with_each
 from tests.support.program import invoke
 from tests.support.recordings import SHOP, publishing, recording, request, text_of
 
@@ -57,7 +58,7 @@ def refused(
     return [(each.fact, each.answer.code, each.answer.text) for each in (*found.refused, *found.changed)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("row", "fact", "code", "text"),
     [
         (request("queue.declare", queue="jobs", durable=True, arguments={"x-max-length": 5}), "HSU301", 406,
@@ -117,7 +118,7 @@ def test_a_request_is_refused_with_the_words_of_the_broker(
     assert found[2].startswith(text)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "row",
     [
         request("queue.declare", queue="jobs", durable=True),

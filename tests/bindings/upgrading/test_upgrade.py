@@ -27,6 +27,7 @@ from docs.scripts.facts import GOLDEN, PAGE, with_facts
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
 from exchange.entities.releases import LIVE, SERIES
 from exchange.errors import BrokerError, InputError
+from tests.support.cases import with_each
 from tests.support.releases import NEXT_SERIES, newest_of
 from tests.support.trials.table import ELSEWHERE, TRIALS
 
@@ -64,7 +65,7 @@ EVERY = {"HSU010", "HSU030", "HSU031", "HSU032", "HSU036", "HSU037", "HSU042", "
 """Facts about every classic queue, and about every quorum queue."""
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("topology", "old", "new", "facts"),
     [
         (of_queue(queue_mode="lazy"), "4.2", "4.3", set()),  # as a live broker: it accepts it
@@ -113,7 +114,7 @@ def test_a_fact_is_seen_where_it_matters_and_nowhere_else(
     assert ids(topology, old, new) - (EVERY - facts) == facts
 
 
-@pytest.mark.parametrize(("old", "new"), PAIRS)
+@with_each(("old", "new"), PAIRS)
 def test_what_no_release_treats_otherwise_is_no_finding(old: str, new: str) -> None:
     """Durable queues, texts in headers, hashes of keys, limits: nothing is said of them."""
     queues = [

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from bridge.endpoint import Place
 from bridge.endpoints.between import PipelineFlow, find_conflicts
 from bridge.pump.pump import Inlet
 from exchange import Binding, Exchange, Queue, Topology
 from tests.bridge.endpoints.test_loops import From, To, rabbit
+from tests.support.cases import with_each
 
 TOPOLOGY = (
     Topology()
@@ -47,7 +46,7 @@ def find(flows: Mapping[str, PipelineFlow]) -> list[tuple[str, str, str]]:
     return [(each.table, each.key, each.problem) for each in find_conflicts(flows)]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("first", "second", "key", "words"),
     [
         (Kept("", QUEUE), Kept("", QUEUE), "queue", "reads queue orders, too: each gets some"),

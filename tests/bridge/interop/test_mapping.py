@@ -24,6 +24,7 @@ from exchange.values.field_values import Typed
 from exchange.values.message import Message
 from tests.exchange.amqp.test_codec import parts_of, properties
 from tests.support.bridge.wires import headers_wire, table_of, wires
+from tests.support.cases import with_each
 
 bytes_of_key = st.binary(max_size=255)
 long_keys = st.builds(
@@ -278,7 +279,7 @@ def test_headers_added_in_the_other_system_stay_with_the_message() -> None:
     assert back.headers == [("a", b"1"), ("x-death", b'[{"queue":"q","count":1}]'), ("amqp.message_id", b"m")]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("headers", "reason"),
     [
         ([("amqp.priority", b"high")], "header amqp.priority: b'high' is not a whole number of 8 bits"),

@@ -43,6 +43,7 @@ from tests.bridge.interop.test_mapping import parts, records
 from tests.exchange.amqp.test_codec import parts_of, properties
 from tests.support.bridge.identity import with_identity
 from tests.support.bridge.wires import headers_wire, table_of, wires
+from tests.support.cases import with_each
 
 texts = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=9)
 odd_names = st.sampled_from([
@@ -203,9 +204,9 @@ def test_a_message_with_text_headers_needs_few_properties() -> None:
     assert message.properties == {"amqp.routing_key": "q", "a": "1", "b": "2"}
 
 
-@pytest.mark.parametrize("key", ["", "\x01", "\udcff", "k"])
-@pytest.mark.parametrize("exchange", ["", "e", "\udcff"])
-@pytest.mark.parametrize("body", [b"", b"\0", b"x"])
+@with_each("key", ["", "\x01", "\udcff", "k"])
+@with_each("exchange", ["", "e", "\udcff"])
+@with_each("body", [b"", b"\0", b"x"])
 def test_values_that_rocketmq_cannot_hold_come_home(key: str, exchange: str, body: bytes) -> None:
     message = Message(exchange, key, {"": "", "a": "\x02", "b": "x"}, {"message_id": ""}, body)
     home = convert_from_rocketmq(through(to_rocketmq(message, "t")))

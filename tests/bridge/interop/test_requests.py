@@ -30,6 +30,7 @@ from bridge.interop.return_address import ReturnAddress, Sealer, open_token
 from bridge.rocketmq.producer.requests import reply_to
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.values.message import Message
+from tests.support.cases import with_each
 
 SEALER = Sealer("orders", "somewhere")
 NOW = 1_795_000_000_000
@@ -169,9 +170,9 @@ def test_every_reply_goes_home_to_its_caller(callers: System, servers: System, c
     assert callers.take(home, token.address) == (callers.home, correlation, b"done")
 
 
-@pytest.mark.parametrize("last", SYSTEMS, ids=lambda each: f"last-{each.name}")
-@pytest.mark.parametrize("middle", SYSTEMS, ids=lambda each: f"middle-{each.name}")
-@pytest.mark.parametrize("first", SYSTEMS, ids=lambda each: f"first-{each.name}")
+@with_each("last", SYSTEMS)
+@with_each("middle", SYSTEMS)
+@with_each("first", SYSTEMS)
 def test_replies_go_home_over_two_bridges(first: System, middle: System, last: System) -> None:
     """The second bridge reads the request of the first, as a message of the system between them."""
     other = Sealer("second", "elsewhere")

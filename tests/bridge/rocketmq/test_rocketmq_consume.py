@@ -44,6 +44,7 @@ from exchange.errors import InputError
 from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, TopicRoute
 from tests.recorders import golden
 from tests.recorders.rocketmq_consume import OFFSETS, SUBSCRIPTIONS, WRITTEN
+from tests.support.cases import with_each
 
 VERSIONS = golden.names("rocketmq-consume-")
 TABLE = {TopicQueue(*row[:3]): row[3] for row in OFFSETS}
@@ -61,8 +62,8 @@ def as_sets(told: dict[str, Any]) -> dict[str, Any]:
     return {name: sorted(value) if isinstance(value, list) else value for name, value in told.items()}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("at", range(len(SUBSCRIPTIONS)), ids=[repr(row[1:]) for row in SUBSCRIPTIONS])
+@with_each("version", VERSIONS)
+@with_each("at", range(len(SUBSCRIPTIONS)))
 def test_the_subscription_in_a_heartbeat_is_java_s(version: str, at: int) -> None:
     expected = golden.read(version)["subscriptions"][at]
     if isinstance(expected, list):

@@ -29,6 +29,7 @@ from exchange import InputError
 from exchange.values.json_schema import DRAFT_07
 from tests.bindings.report.test_gates import IGNORE, WHOLE
 from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistakes
+from tests.support.cases import with_each
 from tests.support.pages import PAGES, ROOT, blocks
 from tests.support.schemas import as_json, validator, validator_class
 from tests.support.syntax import walk
@@ -251,7 +252,7 @@ NO_SCHEMA = (
 """Mistakes that a schema cannot find: in other files, between tables, within addresses, in numbers that JSON lacks."""
 
 
-@pytest.mark.parametrize(("text", "error"), mistakes())
+@with_each(("text", "error"), mistakes())
 def test_the_schema_refuses_what_the_reader_refuses_where_a_schema_can(text: str, error: str) -> None:
     try:
         found = errors("bridge", text)

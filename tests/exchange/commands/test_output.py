@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from exchange.commands.options import command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.values.forms import Form, Forms
+from tests.support.cases import with_each
 
 NAME = "a\u202e\ud800\nb"
 HERE = __name__
@@ -128,7 +129,7 @@ TABLES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_each_row_names_a_function(table: str) -> None:
     module, _, name = table.partition(":")
     forms = getattr(import_module(module), name)

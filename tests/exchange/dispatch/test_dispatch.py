@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from exchange import Message, Pattern, PatternError
 from exchange.dispatch.dispatcher import Dispatcher, NoHandler, OnError, message_from_pika
+from tests.support.cases import with_each
 
 
 def message(key: str) -> Message:
@@ -486,9 +487,9 @@ class _Awaited:
         yield
 
 
-@pytest.mark.parametrize("lazy", [_handle_later, _handle_lazily, _handle_both, lambda _: _Awaited()])
-@pytest.mark.parametrize("place", ["handler", "no_handler"])
-@pytest.mark.parametrize("on_error", ["raise", "requeue"])
+@with_each("lazy", [_handle_later, _handle_lazily, _handle_both, lambda _: _Awaited()])
+@with_each("place", ["handler", "no_handler"])
+@with_each("on_error", ["raise", "requeue"])
 def test_a_handler_that_only_returns_what_nobody_runs_has_failed(
     lazy: Callable[[object], object], place: str, on_error: OnError
 ) -> None:

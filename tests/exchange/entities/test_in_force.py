@@ -15,6 +15,7 @@ from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import BadRequest, NotFound
 from exchange.lifecycle.limits import find_limits
 from exchange.values.field_values import Typed
+from tests.support.cases import with_each
 
 OLD, V4, NEW = (PROFILES[f"rabbitmq-{release}"] for release in ("3.13", "4.0", "4.3"))
 
@@ -204,8 +205,8 @@ STRICTEST = {
 """Setting -> which of the values of a user's policy and of an operator's counts."""
 
 
-@pytest.mark.parametrize("name", STRICTEST)
-@pytest.mark.parametrize(("ours", "theirs"), [(1, 2), (2, 1), (3, 3)])
+@with_each("name", STRICTEST)
+@with_each(("ours", "theirs"), [(1, 2), (2, 1), (3, 3)])
 def test_the_stricter_of_a_policy_and_an_operator_policy_counts(name: str, ours: int, theirs: int) -> None:
     needed = {"delayed-retry-type": "all", "delayed-retry-min": 9} if name.startswith("delayed-retry") else {}
     settings = settings_of(quorum(), Policy("p", "", {**needed, name: ours}), operator({name: theirs}))

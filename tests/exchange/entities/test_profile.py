@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridge.cli import hashstar
 from exchange.entities.profile import NEWEST_PATCH, read_release
 from exchange.entities.releases import PROFILES, find_profile, find_profile_by_name
+from tests.support.cases import with_each
 
 WRITTEN = {
     "4.2.6": (4, 2, 6),
@@ -39,12 +40,12 @@ UNCLEAR = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", WRITTEN)
+@with_each("text", WRITTEN)
 def test_a_release_is_read_in_each_form_in_which_it_is_written(text: str) -> None:
     assert read_release(text) == WRITTEN[text]
 
 
-@pytest.mark.parametrize("text", UNCLEAR)
+@with_each("text", UNCLEAR)
 def test_what_names_no_release_or_leaves_it_open_is_refused(text: str) -> None:
     """``4.3-rc.1`` has no number of a patch release: its candidate is not the newest patch release of 4.3."""
     assert read_release(text) is None

@@ -19,6 +19,7 @@ from exchange.entities.queue_arguments import RULES, find_rules
 from exchange.entities.releases import ROWS, SERIES, find_profile
 from exchange.lifecycle.limits import NOT_MODELLED, NOT_MODELLED_OF_STREAMS, find_limits
 from tests.recorders.release_tables import RECORDING, TYPES, compare, main, tables_of
+from tests.support.cases import with_each
 from tests.support.git import needs_git
 
 RECORDED = json.loads(RECORDING.read_text("utf-8"))
@@ -41,7 +42,7 @@ KNOWN = [f"{row.series}.{patch}" for row in SERIES.values() for patch in range(r
 """Each release from 3.10.0 on."""
 
 
-@pytest.mark.parametrize("release", KNOWN)
+@with_each("release", KNOWN)
 def test_the_table_of_releases_has_the_arguments_and_settings_of_the_source(release: str) -> None:
     """The tables of each tag were compared with those of the one before it: where they differ, there is a recording."""
     newest = [each for each in RECORDED if find_number(each) <= find_number(release)][-1]
@@ -54,7 +55,7 @@ def test_the_table_of_releases_has_the_arguments_and_settings_of_the_source(rele
     assert [*compare(*stripped)] == []
 
 
-@pytest.mark.parametrize("release", RECORDED)
+@with_each("release", RECORDED)
 def test_each_argument_that_a_release_checks_has_a_rule(release: str) -> None:
     tables, settings = RECORDED[release]["tables"], find_profile(release).settings
     checked = {*tables["declare_args"]} & settings.all_arguments - settings.unchecked_arguments

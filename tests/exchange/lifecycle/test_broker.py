@@ -16,6 +16,7 @@ from exchange.lifecycle.broker import Broker
 from exchange.lifecycle.consumers import Delivery
 from exchange.lifecycle.dead_letters import RETRY_MILLISECONDS
 from exchange.lifecycle.outcomes import Loss
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 
@@ -528,8 +529,8 @@ def test_time_does_not_go_back(seconds: float) -> None:
         Broker(Topology()).advance(seconds)
 
 
-@pytest.mark.parametrize("release", ["3.10", "3.13", "4.3"])
-@pytest.mark.parametrize(
+@with_each("release", ["3.10", "3.13", "4.3"])
+@with_each(
     "deaths",
     [
         "no list", [1, None], [{}], [{"queue": {"a": 1}, "reason": []}],

@@ -12,6 +12,7 @@ from bindings import VirtualBroker
 from exchange import Queue, Topology
 from exchange.entities.releases import find_profile
 from exchange.lifecycle.content import is_cycle
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 REASONS = ("delivery_limit", "expired", "maxlen", "rejected")
@@ -110,9 +111,9 @@ def test_x_death_of_a_publisher_counts_but_in_early_3_13_and_since_4_0(release: 
     assert [death["count"] for death in headers["x-death"]] == [count]
 
 
-@pytest.mark.parametrize(("release", "dead"), [("3.13.7", 1), ("4.0.0", 0), ("4.0.2", 0), ("4.0.3", 1), ("4.1.0", 1)])
-@pytest.mark.parametrize("kind", ["quorum", "classic"])
-@pytest.mark.parametrize("method", ["reject", "nack"])
+@with_each(("release", "dead"), [("3.13.7", 1), ("4.0.0", 0), ("4.0.2", 0), ("4.0.3", 1), ("4.1.0", 1)])
+@with_each("kind", ["quorum", "classic"])
+@with_each("method", ["reject", "nack"])
 def test_quorum_queues_of_4_0_2_ignore_what_is_discarded_after_a_cancel(
     release: str, dead: int, kind: str, method: str
 ) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from exchange import Message
 from exchange.entities.releases import find_profile
 from exchange.lifecycle.broker import Broker
 from tests.recorders import golden
+from tests.support.cases import with_each
 from tests.support.lives.scenarios import PAUSE_SECONDS, SCENARIOS, Scenario, Taken, describe, play
 
 RECORDINGS = {name: golden.read(name) for name in golden.names("rabbitmq-lives-")}
@@ -42,7 +41,7 @@ class ModelDriver:
         self._broker.advance(PAUSE_SECONDS)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("recording", "scenario"),
     [
         (name, scenario)

@@ -16,9 +16,10 @@ from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.partition.partitions import Partition, Partitions
 from exchange.values.json_text import parse_fastjson
+from tests.support.cases import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "words"),
     [
         ("kafka.murmur2 over 2147483648", "'2147483648' is no number of partitions, which are 200,000 at most"),
@@ -126,8 +127,8 @@ def route(**queue: object) -> dict[str, object]:
     return {"queueDatas": [data], "brokerDatas": [{"brokerName": "a", "brokerAddrs": {"0": "127.0.0.1:1"}}]}
 
 
-@pytest.mark.parametrize("count", ["4", -1, 2**31, 1.5, True, None, [4]])
-@pytest.mark.parametrize("name", ["readQueueNums", "writeQueueNums", "perm"])
+@with_each("count", ["4", -1, 2**31, 1.5, True, None, [4]])
+@with_each("name", ["readQueueNums", "writeQueueNums", "perm"])
 def test_a_route_with_what_is_no_number_of_queues_is_refused(name: str, count: object) -> None:
     with pytest.raises(InputError, match="not a topic route"):
         TopicRoute.from_json(route(**{name: count}))

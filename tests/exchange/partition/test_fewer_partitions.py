@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
 from exchange.errors import InputError
 from exchange.partition import Appended, Partitions, Producer
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
+from tests.support.cases import with_each
 from tests.support.partition_keys import PARAMETERS
 
 
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@with_each("name", sorted(STRATEGIES))
 def test_a_partition_that_is_gone_is_not_chosen(name: str) -> None:
     partitioner = Partitioning.parse(f"{name}{PARAMETERS.get(name, '')} over 7 by routing_key").partitioner
     for seed in range(20):

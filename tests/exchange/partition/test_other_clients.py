@@ -6,9 +6,10 @@ import pytest
 
 from exchange import InputError
 from exchange.partition.partitioning.strategies import OTHER_CLIENTS, STRATEGIES, find_strategy
+from tests.support.cases import with_each
 
 
-@pytest.mark.parametrize(("name", "says"), [
+@with_each(("name", "says"), [
     ("kafkajs", "kafka.default_0_10_2"), ("kafka-go", "sarama.hash"), ("kafka_go.Hash", "sarama.hash"),
     ("kafka-python", "librdkafka.murmur2_random"), ("aiokafka", "librdkafka.murmur2_random"),
     ("Sarama.NewCustomHashPartitioner(crc32.NewIEEE)", "is not here: write it as python:MODULE:FUNCTION"),

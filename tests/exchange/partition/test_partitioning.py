@@ -19,6 +19,7 @@ from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.routing.explain_json import to_json
 from exchange.routing.route import Route
 from exchange.values.message import BASIC_PROPERTIES
+from tests.support.cases import with_each
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 plain = st.from_regex(r"[a-zA-Z][\w-]{0,7}", fullmatch=True)
@@ -103,7 +104,7 @@ def test_errors_name_what_is_expected(text: str, words: str) -> None:
         Partitioning.parse(text)
 
 
-@pytest.mark.parametrize(("source", "key"), [
+@with_each(("source", "key"), [
     (ROUTING_KEY, "order.eu.created"),
     (KeySource("word", word=2), "eu"),
     (KeySource("word", word=-1), "created"),
@@ -248,7 +249,7 @@ def test_leaders_go_round_and_a_lost_broker_takes_its_own() -> None:
     assert [(p.id, p.name) for p in queues.without_queues("a")] == [(0, "b:0"), (1, "b:1"), (2, "b:2")]
 
 
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@with_each("name", sorted(STRATEGIES))
 def test_every_strategy_has_a_description(name: str) -> None:
     """Its row is complete, it needs no parameters or names those it needs, and its values can be compared."""
     strategy = STRATEGIES[name]

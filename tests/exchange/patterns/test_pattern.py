@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exchange import Pattern, PatternError
 from exchange.patterns.pattern import AMQP, MANY, MQTT, NATS, ONE, ONE_PLAIN, Word, _matches, normalise_wildcards
+from tests.support.cases import with_each
 
 ANY_TEXT = st.text(st.one_of(st.sampled_from(".*#ab\n\0"), st.characters()), max_size=60)
 
@@ -35,7 +36,7 @@ AMQP_TRUTHS = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "matched", "others"), AMQP_TRUTHS)
+@with_each(("pattern", "matched", "others"), AMQP_TRUTHS)
 def test_amqp_patterns_mean_what_rabbitmq_means(pattern: str, matched: list[str], others: list[str]) -> None:
     """Words split at dots, empty ones count, "" has none, and a wildcard is a whole word."""
     for key in matched:
@@ -52,7 +53,7 @@ def test_every_string_is_an_amqp_pattern_and_the_split_equals_the_grammar(text: 
     assert parsed.words == short.words
 
 
-@pytest.mark.parametrize("words", list(product(["a", "", "*", "#", "a*"], repeat=3)))
+@with_each("words", list(product(["a", "", "*", "#", "a*"], repeat=3)))
 def test_the_grammar_reads_every_arrangement_of_words(words: tuple[str, ...]) -> None:
     """The words of the grammar are those of a split at dots, wildcards only where they stand alone."""
     wild = {"*": ONE, "#": MANY}

@@ -8,6 +8,7 @@ from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.patterns.pcre import parse_expression
 from tests.recorders import golden
 from tests.recorders.policy_patterns import NAMES, PATTERNS
+from tests.support.cases import with_each
 
 RELEASES = ("3.10", "4.0", "4.3")
 
@@ -29,7 +30,7 @@ def test_a_pattern_applies_to_the_names_to_which_the_broker_applies_it(release: 
     assert known > 0.75 * len(NAMES) * sum(applied is not None for applied in answers)
 
 
-@pytest.mark.parametrize("pattern", [p for p in PATTERNS if len(p) < 200])
+@with_each("pattern", [p for p in PATTERNS if len(p) < 200])
 def test_a_pattern_that_is_refused_here_is_refused_by_all(pattern: str) -> None:
     """So that nothing is called an error which some broker accepts."""
     answers = [golden.read(f"rabbitmq-patterns-{release}")["answers"][PATTERNS.index(pattern)] for release in RELEASES]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
 from exchange.routing.explain_json import to_json
+from tests.support.cases import with_each
 
 AE = {"alternate-exchange": "unrouted"}
 TOPOLOGY = Topology(
@@ -42,7 +41,7 @@ TOPOLOGY = Topology(
 ROUTER = Router(TOPOLOGY, choose=lambda n: 0)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("message", "queue", "reasons"),
     [
         (Message("orders", "order.eu.created"), "shipping", ["'order.*.shipped'", "word 3 is 'created', it wants 'shipped'"]),

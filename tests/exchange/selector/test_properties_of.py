@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
 from exchange.selector import Selector, properties_of
 from exchange.selector.amqp import to_text
 from exchange.values.field_values import Typed
 from exchange.values.message import Message
+from tests.support.cases import with_each
 
 MESSAGE = Message(
     "orders",
@@ -21,7 +20,7 @@ MESSAGE = Message(
 )
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "text"),
     [
         ("eu", "eu"),

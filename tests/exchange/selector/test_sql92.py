@@ -30,6 +30,7 @@ from exchange.selector.meaning import evaluate
 from exchange.selector.reading import MAX_LEVELS
 from tests.recorders import golden
 from tests.recorders.rocketmq_filter import DIGEST, EXPRESSIONS, NUMBERS, PROPERTIES, VALUES
+from tests.support.cases import with_each
 
 RECORDED = golden.names("rocketmq-filter-")
 OUTCOMES = {True: "t", False: "f", None: "n"}
@@ -156,7 +157,7 @@ def refusal(text: str, release: str = "5.1.3") -> list[str]:
     return str(caught.value).split("\n    ")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "words", "caret"),
     [
         ("a LIKE 'x%'", "there is no LIKE", "  ^^^^"),

@@ -28,6 +28,7 @@ from exchange.kinds import KINDS
 from exchange.kinds.kind import Kind
 from tests.exchange.routing.test_router_laws import PROFILE, SEED
 from tests.support import topologies
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 LONG = "é" * 127 + "ab"  # 256 bytes in 129 characters
@@ -115,8 +116,8 @@ def test_a_router_refuses_what_its_topology_refuses_and_stays_as_it_was(seed: in
         assert_made_anew(router, topology, rng)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "x-delayed-message"])
-@pytest.mark.parametrize("profile", PROFILES)
+@with_each("kind", [kind for kind in KINDS if kind != "x-delayed-message"])
+@with_each("profile", PROFILES)
 def test_a_short_string_has_255_bytes_whatever_it_names(kind: str, profile: str) -> None:
     """Of names and keys one byte more is refused, with the number, and 255 bytes are not."""
     topology = Topology(profile=profile).declare_queue(Queue("q")).declare_queue(Queue(LONGEST))

@@ -9,6 +9,7 @@ import pytest
 
 from exchange import Binding, BrokerError, Destination, Exchange, Policy, PreconditionFailed, Queue, Topology
 from exchange.entities.unread import UnreadPart
+from tests.support.cases import with_each
 
 X = Exchange("x", "topic", arguments={"alternate-exchange": "ae"})
 BASE = Topology().declare_exchange(X).declare_queue(Queue("q")).declare_exchange(Exchange("f", "fanout"))
@@ -21,7 +22,7 @@ def declare_history(length: Any) -> Topology:
     return BASE.declare_exchange(Exchange("r", "x-recent-history", arguments={"x-recent-history-length": length}))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("edit", "answer"),
     [
         (lambda: BASE.declare_exchange(Exchange("")), "403 ACCESS_REFUSED - operation not permitted on the default exchange"),

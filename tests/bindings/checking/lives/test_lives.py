@@ -13,6 +13,7 @@ from bindings.commands.check import check_command
 from bindings.sources.document import Document
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.entities.releases import PROFILES
+from tests.support.cases import with_each
 from tests.support.lives.witnesses import play
 
 OPTIONAL = ("HS323", "HS324")
@@ -117,7 +118,7 @@ def test_a_time_to_live_of_zero_is_no_pause() -> None:
     assert len(broker.queues["a"]) == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "messages"),
     [
         ("queue a", ["messages that are rejected vanish from queue 'a': it has no dead letter exchange"]),
@@ -166,7 +167,7 @@ BY_NACK = "any number of times by basic.nack, which the delivery limit does not 
 WAITS = "each time after 9 ms at least"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "often"),
     [
         ("queue a", "any number of times, as there is no delivery limit: classic queues have none"),

@@ -11,13 +11,14 @@ import yaml
 from bindings.sources.formats.yaml_text import parse_documents, write_documents
 from exchange.errors import InputError
 from exchange.text.site import build_install_command
+from tests.support.cases import with_each
 
 
 def read(text: str) -> list[Any]:
     return [node.plain() for node in parse_documents(text, "f.yaml")]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "value"),
     [
         ("5", 5), ("-5", -5), ("+5", 5), ("0x1F", 31), ("0o17", 15), ("017", 15), ("0", 0), ("1.5", 1.5), ("1e3", 1000.0),
@@ -53,7 +54,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "words"),
     [
         (BOMB, "more than 2,000,000 items in one document, those of aliases included"),

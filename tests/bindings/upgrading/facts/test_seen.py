@@ -13,6 +13,7 @@ from bindings.upgrading.facts.table import FACTS
 from bindings.upgrading.releases import release_of
 from bindings.upgrading.upgrade import upgrade_topology
 from exchange import Binding, Exchange, Policy, Queue, Topology, Typed
+from tests.support.cases import with_each
 
 BY_RULES = {fact.id for fact in FACTS if fact.since == ALWAYS}
 """Facts that ask the rules of both releases; tests/bindings/upgrading/test_upgrade.py is about them."""
@@ -189,7 +190,7 @@ def test_a_fact_is_seen_in_the_topology_that_is_concerned(name: str) -> None:
     assert is_seen(name, CASES[name][0])
 
 
-@pytest.mark.parametrize(("name", "unseen"), [*((name, unseen) for name, (_, unseen) in CASES.items()), *TWINS])
+@with_each(("name", "unseen"), [*((name, unseen) for name, (_, unseen) in CASES.items()), *TWINS])
 def test_a_fact_is_not_seen_in_a_similar_topology(name: str, unseen: Topology) -> None:
     assert not is_seen(name, unseen)
 

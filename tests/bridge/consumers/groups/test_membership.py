@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridge.consumers.groups.membership import BEATS, PATIENCE, Beat, GroupPlan, Membership, Progress, read_beat
 from exchange.errors import InputError
 from exchange.limits import BEAT_BYTES
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 HEARTBEAT = 1.0
@@ -187,7 +188,7 @@ def _with_plan(assignment: bytes) -> bytes:
     return b'{"member":"a","joined":0,"heartbeat":1,"prefetch":1,"held":{},"leaving":false,"plan":' + plan + b"}"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "body",
     [
         b"", b"null", b"[]", b"{}", b'"look"', b"\xff", b"[" * 100_000, b" " * (BEAT_BYTES + 1),

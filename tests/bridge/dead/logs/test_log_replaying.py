@@ -31,6 +31,7 @@ from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
 from bridge.interop import Record, to_amqp
 from exchange.errors import InputError
 from exchange.selector import Selector
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 from tests.support.virtual_loop import end_all, pass_time, run_virtually
 
@@ -342,8 +343,8 @@ def test_letters_die_again_into_the_topic_that_is_read_and_the_run_ends(tmp_path
     assert done.moved == 4
 
 
-@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.11, 0.3, 60.0])
-@pytest.mark.parametrize("most", [None, 0, 7])
+@with_each("seconds", [0.02, 0.05, 0.11, 0.3, 60.0])
+@with_each("most", [None, 0, 7])
 def test_what_a_look_has_not_read_in_time_is_counted(seconds: float, most: int | None) -> None:
     cluster = Cluster(Random(3))
     for partition in range(3):

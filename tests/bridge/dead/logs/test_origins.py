@@ -18,6 +18,7 @@ from bridge.pump.dead_letters import build_dead_letter, pack
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from exchange.errors import InputError
 from exchange.values.message import Message
+from tests.support.cases import with_each
 from tests.support.tiers import examples
 
 OF_RECORDS = [each for each in CONVENTIONS if each.added]
@@ -61,8 +62,8 @@ def test_a_record_is_as_it_was_and_goes_to_its_partition(
     assert [*stamped.headers] == [*headers, (REPLAY, b"other")]
 
 
-@pytest.mark.parametrize("raw", [b"", b"x", b"\x00\x00\x01", b"\xff\xff\xff\xff", b"-1", b"9" * 30])
-@pytest.mark.parametrize("convention", OF_RECORDS)
+@with_each("raw", [b"", b"x", b"\x00\x00\x01", b"\xff\xff\xff\xff", b"-1", b"9" * 30])
+@with_each("convention", OF_RECORDS)
 def test_a_partition_that_is_none_is_that_of_the_key(convention: Convention, raw: bytes) -> None:
     record = Record("dead", b"k", b"v", [(convention.queue, b"orders"), (convention.partition, raw)])
     assert find_goal(letter_of(record)).partition is None

@@ -16,6 +16,7 @@ from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Arrived
 from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from exchange.amqp import ContentHeader
+from tests.support.cases import with_each
 
 WINDOW = 30
 
@@ -161,7 +162,7 @@ def test_a_message_that_came_back_often_is_alone_under_way_and_no_reason_to_grow
     assert pacing.may_grow(4, 1)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("known", "version", "limit", "alone_from"),
     [
         ({"type": "classic"}, "4.0.5", None, None),

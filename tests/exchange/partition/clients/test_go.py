@@ -13,6 +13,7 @@ from exchange.partition.clients.go import FRANZ_GO, SARAMA, STRATEGIES, FranzGo,
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 from tests.recorders.librdkafka import LEAST_FNV1A
+from tests.support.cases import with_each
 
 RECORDED: dict[str, Any] = {}
 for name in golden.names("go-"):
@@ -28,8 +29,8 @@ def in_turn(*drawn: int) -> Callable[[int], int]:
     return lambda _: next(numbers)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+@with_each("count", COUNTS)
+@with_each("strategy", STRATEGIES)
 def test_every_key_goes_where_the_real_client_sends_it(strategy: Any, count: int) -> None:
     """Keys that are empty or whose FNV-1a is the least integer included."""
     partitions, partitioner = Partitions.from_count(count), strategy.make()

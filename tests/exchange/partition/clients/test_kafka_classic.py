@@ -19,6 +19,7 @@ from exchange.partition.partitioning import Partitioning
 from exchange.values.field_values import Typed
 from tests.recorders import golden
 from tests.recorders.kafka_hash_codes import CASES, NAME
+from tests.support.cases import with_each
 
 ANSWERS = golden.read(NAME)
 
@@ -58,7 +59,7 @@ def test_without_a_type_the_keys_own_counts() -> None:
     assert HashCode("double").choose(42, partitions).hash == chooser.choose(42.0, partitions).hash
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kind", "key", "reason"),
     [
         ("", None, "NullPointerException"),

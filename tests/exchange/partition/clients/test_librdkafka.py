@@ -17,6 +17,7 @@ from exchange.partition.partitioning.specification import parse_partitioner
 from tests.recorders import golden
 from tests.recorders.keys import COUNTS, KEYS
 from tests.recorders.librdkafka import LEAST_FNV1A, PARTITIONERS, SAMPLE
+from tests.support.cases import with_each
 
 RECORDED = [golden.read(name) for name in golden.names("librdkafka-")]
 KEYED = [name for name in PARTITIONERS if name != "random"]
@@ -73,9 +74,9 @@ def test_every_key_goes_where_the_real_producer_sent_it(recorded: dict[str, Any]
     assert ours == theirs
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: str(recorded["version"]))
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
+@with_each("recorded", RECORDED)
+@with_each("count", COUNTS)
+@with_each("name", ["consistent", "murmur2", "fnv1a"])
 def test_every_key_goes_where_the_public_function_says(recorded: dict[str, Any], name: str, count: int) -> None:
     """``confluent_kafka.murmur2`` and its like agree, the empty key included."""
     partitions = Partitions.from_count(count)
@@ -91,10 +92,10 @@ def test_any_key_goes_where_the_librdkafka_installed_here_says(key: bytes, count
         assert Librdkafka(name).choose(key, Partitions.from_count(count)).partition == theirs
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda recorded: str(recorded["version"]))
-@pytest.mark.parametrize("linger", [0, 900_000])
-@pytest.mark.parametrize("kind", SAMPLE_KEYS)
-@pytest.mark.parametrize("name", PARTITIONERS)
+@with_each("recorded", RECORDED)
+@with_each("linger", [0, 900_000])
+@with_each("kind", SAMPLE_KEYS)
+@with_each("name", PARTITIONERS)
 def test_the_choice_is_random_where_that_of_the_real_producer_is(
     recorded: dict[str, Any], name: str, kind: str, linger: int
 ) -> None:

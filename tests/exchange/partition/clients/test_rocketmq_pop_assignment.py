@@ -20,6 +20,7 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 from exchange.partition.partitions import Partitions
 from tests.recorders import golden
 from tests.recorders.rocketmq_pop import SHARES
+from tests.support.cases import with_each
 
 
 def share(asked: dict[str, Any]) -> list[set[MessageQueue]]:
@@ -32,7 +33,7 @@ def share(asked: dict[str, Any]) -> list[set[MessageQueue]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(len(SHARES)))
+@with_each("at", range(len(SHARES)))
 def test_members_pop_the_queues_that_the_broker_assigned(at: int) -> None:
     java = golden.read("rocketmq-pop")["shares"][at]
     assert share(SHARES[at]) == [{MessageQueue(*row) for row in rows} for rows in java]
