@@ -56,6 +56,8 @@ def judge(
     monkeypatch.setattr(unsteady, "ROOT", folder)
     monkeypatch.setattr(unsteady, "KEPT", folder / "build" / "unsteady.json")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)]))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # to load what these tests have no use for takes longer
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     environment = {**os.environ, unsteady.VARIABLE: str(outcome)}
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q"], cwd=folder, env=environment, check=False, capture_output=True

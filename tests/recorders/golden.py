@@ -10,6 +10,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,12 +50,20 @@ def unpack(name: str, folder: Path) -> None:
 def _heads() -> Iterator[tuple[str, str, str, date]]:
     """Yield what was recorded, of which client, in which version, and when."""
     for name in names(""):
-        answers = read(name)
-        if "recorded" in answers:
-            version = str(answers["version"])
+        if (head := _read_head(name)) is not None:
+            client, version, day = head
             kind = name.removesuffix(f"-{version}")
             kind = re.sub(r"-[0-9]+\.[0-9]+$|-[0-9]{2}$", "", kind)
-            yield kind, str(answers["client"]), version, date.fromisoformat(answers["recorded"])
+            yield kind, client, version, day
+
+
+@cache
+def _read_head(name: str) -> tuple[str, str, date] | None:
+    """Return the client, its version and the day of a recording; None if it has no day."""
+    answers = read(name)
+    if "recorded" not in answers:
+        return None
+    return str(answers["client"]), str(answers["version"]), date.fromisoformat(answers["recorded"])
 
 
 def find_old(today: date) -> list[str]:

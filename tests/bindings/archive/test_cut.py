@@ -35,12 +35,8 @@ def test_a_file_that_ends_within_a_unit_has_a_bad_record(part: int, tmp_path: Pa
 
 def _cut(original: Original, top: Path) -> None:
     chance = Random(original.name)
-    starts = [unit.start for unit in original.units]
-    places = {
-        start + shift
-        for start in chance.sample(starts, min(len(starts), scale(10)))
-        for shift in chance.sample(range(-NEAR, NEAR), min(2 * NEAR, scale(10 * NEAR)))
-    }
+    near = [unit.start + shift for unit in original.units for shift in range(-NEAR, NEAR)]
+    places = {*chance.sample(near, min(len(near), scale(20 * NEAR)))}
     places |= {chance.randrange(len(original.data)) for _ in range(scale(40))}
     for place in sorted(places):
         if 0 < place < len(original.data) and is_within(original, place):
