@@ -90,16 +90,18 @@ def test_modules_are_whole_those_with_all_servers_first_and_those_with_rocketmq_
     ]  # fmt: skip
 
 
-def test_processes_begin_with_spark_and_large_modules() -> None:
+def test_processes_begin_with_spark_and_small_modules_and_then_with_large_ones() -> None:
+    large = [Item(f"{name}.py::{number}") for name, count in (("e", 10), ("f", 11)) for number in range(count)]
     items = [
         Item("a.py::one", "rocketmq_set"), Item("b.py::one"), Item("c.py::one"), Item("c.py::two", "spark"),
-        Item("d.py::one"), Item("d.py::two"), Item("d.py::three"), Item("c.py::three"),
+        Item("d.py::one"), Item("d.py::two"), Item("d.py::three"), Item("c.py::three"), *large,
     ]  # fmt: skip
-    for first in "abcd":  # each process has collected from another file on
+    for first in "abcdef":  # each process has collected from another file on
         given = sorted(items, key=lambda item: (item.nodeid[0] < first, item.nodeid[0]))
         order(given, is_shared=True)  # type: ignore[arg-type]
         assert [item.nodeid for item in given] == [
-            "c.py::two", "d.py::one", "d.py::two", "d.py::three", "c.py::one", "c.py::three", "b.py::one", "a.py::one",
+            "c.py::two", "d.py::one", "d.py::two", "d.py::three", "c.py::one", "c.py::three", "b.py::one",
+            *[item.nodeid for item in [*large[10:], *large[:10]]], "a.py::one",
         ]  # fmt: skip
 
 

@@ -56,6 +56,9 @@ FIXTURES: Final = {"spark": "spark", "browser": "browser"}
 SEVERAL: Final = frozenset({"rabbitmq_servers", "kafka_servers", "rocketmq_servers"})
 """Fixtures with servers of all releases."""
 
+FEW: Final = 8
+"""Maximum number of tests of a module that comes before larger ones: its time cannot be told from their number."""
+
 _VARIABLE: Final = "HASHSTAR_TIER"
 """Name of the environment variable that holds the tier for decorators, and for pytest in a process of a test."""
 
@@ -125,9 +128,9 @@ def mark(items: list[pytest.Item]) -> None:
 def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
     """Put modules with all servers of a kind first, those with RocketMQ's last: servers compute as long as they run.
 
-    Of a run that processes share, which have collected in different orders, the longest come first, so that at its end
-    none waits for another: what needs Spark, whose start takes as long as hundreds of tests, then what one process is
-    given at once, by the number of tests.
+    Of a run that processes share, which have collected in different orders, what may take long comes first, so that at
+    its end none waits for another: what needs Spark, whose start takes as long as hundreds of tests, modules of few
+    tests, one of which may take as long, and then what one process is given at once, by the number of tests.
     """
     if is_shared:
         items.sort(key=_module_of)
@@ -138,7 +141,8 @@ def order(items: list[pytest.Item], *, is_shared: bool = False) -> None:
         shares = {item: _share_of(item) for item in items}
         counts = Counter(shares.values())
         items.sort(key=lambda item: (
-            _module_of(item) in modules, shares[item] != "spark", -counts[shares[item]], shares[item],
+            _module_of(item) in modules, shares[item] != "spark", counts[shares[item]] > FEW, -counts[shares[item]],
+            shares[item],
         ))  # fmt: skip
 
 
