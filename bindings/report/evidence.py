@@ -50,26 +50,23 @@ def _row(finding: Finding, traffic: WindowCounts) -> FindingRow:
     ]
     claim = CLAIMS.get(finding.code)
     evidence, sentence = claim(finding, traffic) if claim is not None else NOTHING
-    return FindingRow(finding, evidence, sentence, tuple(bindings), _messages(finding, traffic))
+    use = _use_of(finding, traffic)
+    return FindingRow(finding, evidence, sentence, tuple(bindings), None if use is None else use.messages)
 
 
-def _messages(finding: Finding, traffic: WindowCounts) -> int | None:
+def _use_of(finding: Finding, traffic: WindowCounts) -> BindingUse | ExchangeUse | QueueUse | None:
+    """Return the counts of the part that a finding is about; None where it is no such part, or has none."""
     part = finding.part
     if isinstance(part, Binding):
-        use = traffic.bindings.get(part)
-        return None if use is None else use.messages
+        return traffic.bindings.get(part)
     if isinstance(part, Exchange):
-        through = traffic.exchanges.get(part.name)
-        return None if through is None else through.messages
-    if isinstance(part, Queue):
-        got = traffic.queues.get(part.name)
-        return None if got is None else got.messages
-    return None
+        return traffic.exchanges.get(part.name)
+    return traffic.queues.get(part.name) if isinstance(part, Queue) else None
 
 
 def _decides_nothing(finding: Finding, traffic: WindowCounts) -> Statement:
-    use = _binding(finding, traffic)
-    if use is None:
+    use = _use_of(finding, traffic)
+    if not isinstance(use, BindingUse):
         return NOTHING
     if not use.messages:
         return "no traffic", "no message matched it"
@@ -88,8 +85,8 @@ def _leads_nowhere(finding: Finding, traffic: WindowCounts) -> Statement:
 
 
 def _matches_nothing(finding: Finding, traffic: WindowCounts) -> Statement:
-    use = _binding(finding, traffic)
-    if use is None:
+    use = _use_of(finding, traffic)
+    if not isinstance(use, BindingUse):
         return NOTHING
     if use.messages:
         return "belied", f"{count_noun(use.messages, 'message')} matched it"
@@ -99,8 +96,8 @@ def _matches_nothing(finding: Finding, traffic: WindowCounts) -> Statement:
 
 
 def _matches_all(finding: Finding, traffic: WindowCounts) -> Statement:
-    use = _binding(finding, traffic)
-    if use is None:
+    use = _use_of(finding, traffic)
+    if not isinstance(use, BindingUse):
         return NOTHING
     if not use.exposure:
         return "no traffic", "no message went through its exchange"
@@ -125,11 +122,8 @@ def _count(
     finding: Finding, traffic: WindowCounts, some: Evidence, none: Evidence, where: str, by: str = ""
 ) -> Statement:
     """Return what the number of messages of an exchange or queue makes of a finding: ``some``, or ``none`` for 0."""
-    part = finding.part
-    use: ExchangeUse | QueueUse | None = None
-    if isinstance(part, Exchange | Queue):
-        use = (traffic.exchanges if isinstance(part, Exchange) else traffic.queues).get(part.name)
-    if use is None:
+    use = _use_of(finding, traffic)
+    if not isinstance(use, ExchangeUse | QueueUse):
         return NOTHING
     return (
         (some, f"{count_noun(use.messages, 'message')} {where}{by}") if use.messages else (none, f"no message {where}")
@@ -137,8 +131,8 @@ def _count(
 
 
 def _never_takes_alternate(finding: Finding, traffic: WindowCounts) -> Statement:
-    use = traffic.exchanges.get(finding.part.name) if isinstance(finding.part, Exchange) else None
-    if use is None:
+    use = _use_of(finding, traffic)
+    if not isinstance(use, ExchangeUse):
         return NOTHING
     taken = sum([row.messages for row in traffic.alternates if row.exchange == use.exchange])
     if taken:
@@ -146,10 +140,6 @@ def _never_takes_alternate(finding: Finding, traffic: WindowCounts) -> Statement
     if not use.messages:
         return "no traffic", "no message went through the exchange"
     return "proved", f"none of {count_noun(use.messages, 'message')} took it"
-
-
-def _binding(finding: Finding, traffic: WindowCounts) -> BindingUse | None:
-    return traffic.bindings.get(finding.part) if isinstance(finding.part, Binding) else None
 
 
 CLAIMS: Final[Mapping[str, Callable[[Finding, WindowCounts], Statement]]] = {
