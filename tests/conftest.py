@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import os
 import sys
@@ -82,7 +83,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Give each test the time that this machine needs, before pytest-timeout asks how much that is."""
+    """Give each test the time that this machine needs, before pytest-timeout asks how much that is.
+
+    Take back how it has set up logging: a worker of Celery logs nothing below errors in all of its process.
+    """
     marked = item.get_closest_marker("timeout")
     # Of a law, ten times as many examples take ten times as long.
     usual = waiting.TEST_LIMIT * (10 if item.config.getoption("tier") == "night" else 1)
@@ -91,7 +95,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     stderr = item.config.stash.get(fault_handler_stderr_fd_key, None)
     if stderr is not None:
         end_process_after(limit, stderr)
+    root = logging.getLogger()
+    level, handlers = root.level, [*root.handlers]
     done = yield
+    if (root.level, root.handlers) != (level, handlers):
+        root.setLevel(level)
+        root.handlers[:] = handlers
     if stderr is not None and nextitem is None:
         end_process_after(0, stderr)
     return done
