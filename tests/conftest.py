@@ -130,12 +130,17 @@ def _try_nothing(_: None) -> None:
     """Let Hypothesis register its random numbers: it fails to find who refers to them once that object is frozen."""
 
 
-def pytest_collection_finish() -> None:
-    """Exclude from garbage collections what was imported and collected, and collect more rarely than programs do.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Name the groups of tests before xdist sends the names, and freeze what there is.
+
+    Exclude from garbage collections what was imported and collected, and collect more rarely than programs do.
 
     All that lives as long as this process, but for so little that to look for it takes longer than it is worth. By the
     thresholds of Python, collections took an eighth of its time.
     """
+    if getattr(session.config.option, "loadgroup", False):
+        tiers.name_groups(session.items)
     _try_nothing()
     gc.freeze()
     gc.set_threshold(5_000, 20, 50)

@@ -64,6 +64,24 @@ def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
         assert ("s  test_it.py::test_slow" in printed[tier]) == ("quick" in tier)
 
 
+GROUPED = """
+import os, pytest
+command_server = None  # as in modules that import it
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(number): print(f"{os.getpid()} runs it.")
+"""
+
+
+@pytest.mark.process
+def test_a_group_is_run_by_one_process(tmp_path: Path) -> None:
+    files = {f"test_{name}.py": GROUPED for name in "abcd"}
+    printed = run_each(tmp_path, files, {"two": ["--tier=quick", "-n", "2", "--dist=loadgroup"]})["two"]
+    assert printed.count(" runs it.") == 32, printed
+    assert len({*re.findall(r"(\d+) runs it\.", printed)}) == 1, printed
+    assert "test_a.py::test_it[0]@commands" in printed
+
+
 class Item:
     """A test as it was collected."""
 

@@ -185,6 +185,18 @@ _find_part = cache(find_part)
 """As it is; files have many tests."""
 
 
+def name_groups(items: list[pytest.Item]) -> None:
+    """Append the group of a mark to the name of its tests, by which one process is given all of them.
+
+    xdist 3.8 does so where pytest is older than 9.2, whose names it no longer changes.
+    """
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and not item.nodeid.endswith(suffix := f"@{group.args[0]}"):
+            named: Any = item
+            named._id = named.id.parse(item.nodeid + suffix)
+
+
 def strip_group(nodeid: str) -> str:
     """Return the name of a test without that of its group."""
     name, _, group = nodeid.rpartition("@")
