@@ -1,4 +1,4 @@
-"""Mutants that a simulated life must notice: of pump, window, order, offsets, batches, archives, RocketMQ's client."""
+"""Mutants that a simulated life must notice: of reloads, pump, window, order, offsets, batches, archives, RocketMQ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,32 @@ from tests.mutants.mutant import Mutant, mutants_of
 SIMULATED: Final = "simulation/test_simulation.py"
 
 LIVES: Final[list[Mutant]] = [
+    *mutants_of(
+        "bridge/daemon/pipelines.py",
+        SIMULATED,
+        (
+            "a reload begins pumps before those that they follow have ended",
+            "            await asyncio.wait(ending)\n        goes_back",
+            "            await asyncio.sleep(0)\n        goes_back",
+        ),
+        (
+            "a file with a mistake is taken",
+            "            if mistakes:\n                raise HashstarError",
+            "            if False:\n                raise HashstarError",
+        ),
+        ("a paused bridge reads after a reload", "                built.pump.pause()\n", "                pass\n"),
+        ("a drained bridge reads after a reload", "                built.pump.drain()\n", "                pass\n"),
+        (
+            "each reload has all named pipelines begin anew",
+            "if not (name in new and is_same(old[name], new[name]))]",
+            "if True]",
+        ),
+        (
+            "a pipeline that is changed runs on",
+            "return bool(old.name) and old.written == new.written and",
+            "return bool(old.name) and",
+        ),
+    ),
     *mutants_of(
         "bridge/pump/window.py",
         SIMULATED,
@@ -56,6 +82,11 @@ LIVES: Final[list[Mutant]] = [
             "        return self._key_of(outgoing) in self._lines",
             "        return False",
         ),
+        (
+            "each held message is the first of its key",
+            "return line is not None and line[0] is outgoing",
+            "return line is not None",
+        ),
     ),
     *mutants_of(
         "bridge/pump/outlet.py",
@@ -79,6 +110,11 @@ LIVES: Final[list[Mutant]] = [
             "nothing waits behind a gate",
             "waits = self._gates and find_partition(outgoing) in self._gates",
             "waits = False",
+        ),
+        (
+            "a message that waits is given up at once",
+            "now - outgoing.waiting[1] < patience:",
+            "now - outgoing.waiting[1] < 0:",
         ),
         (
             "a lost target is not opened again",
@@ -110,6 +146,11 @@ LIVES: Final[list[Mutant]] = [
             "a gate never opens again",
             "        self.waits = False\n\n    def accept",
             "        self.waits = True\n\n    def accept",
+        ),
+        (
+            "a gate is removed at once",
+            " and now - self.refused_at >= CALM",
+            "",
         ),
     ),
     *mutants_of(

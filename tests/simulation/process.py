@@ -266,7 +266,7 @@ def pipelines_simulated(world: World) -> Iterator[None]:
 
     def make(inlets: Any, router: Any, targets: Any, events: Any, *others: Any, **named: Any) -> Pump:
         judge: Judge = inlets[0].source.judge
-        chosen = {"random": world.random.random, "clock": lambda: world.now, **named}
+        chosen: dict[str, Any] = {"random": world.random.random, "clock": lambda: world.now, **named}
         judge.pump = pump = Pump(inlets, router, targets, judge.hear(events), *others, **chosen)
         return pump
 
