@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from exchange.amqp.methods import METHODS, encode_method
 from exchange.errors import HashstarError, InputError
@@ -54,6 +54,9 @@ class BrokerConnection:
     OperationRefused if the connection cannot be opened.
     """
 
+    way_out: ClassVar[str] = "; if its AMQP is elsewhere, give --other-address amqp://HOST:PORT"
+    """What the error of a connection that cannot be opened ends with."""
+
     def __init__(
         self,
         address: str,
@@ -87,8 +90,10 @@ class BrokerConnection:
         self._trouble: HashstarError | None = None
         self._gone: Lost | None = None
         self._waits = False
+        self._listens = False
+        """Whether `wake` ends the wait."""
         self._channel: Any = None
-        self._connection = pika.SelectConnection(
+        self._connection = self._open(
             parameters,
             on_open_callback=self._take_answer,
             on_open_error_callback=lambda _, error: self._fail(error),
@@ -102,7 +107,17 @@ class BrokerConnection:
                 raise
             why = str(error).removeprefix(GONE)
             text = f"{parameters.host}:{parameters.port}: no connection of AMQP can be opened: {why}"
-            raise Lost(f"{text}; if its AMQP is elsewhere, give --other-address amqp://HOST:PORT") from None
+            raise Lost(f"{text}{self.way_out}") from None
+
+    def _open(self, parameters: Any, **callbacks: Any) -> Any:
+        """Begin to open a connection of pika."""
+        import pika
+
+        return pika.SelectConnection(parameters, **callbacks)
+
+    def _adopt(self, channel: Any) -> None:
+        """Prepare a channel that was opened."""
+        channel.add_on_close_callback(lambda _, error: self._fail(error))
 
     @property
     def cluster(self) -> str:
@@ -127,7 +142,7 @@ class BrokerConnection:
         """
         if self._channel is None or not self._channel.is_open:
             self._channel = self._start("a channel", lambda done: self._connection.channel(on_open_callback=done))
-            self._channel.add_on_close_callback(lambda _, error: self._fail(error))
+            self._adopt(self._channel)
         channel = self._channel
         return self._start(what, lambda done: operation(channel, done))
 
@@ -139,6 +154,24 @@ class BrokerConnection:
             raise OperationRefused(501, f"not sent: {error}") from None
         # pika's own calls build the method and encode its arguments themselves; all of them end in _rpc.
         return self.call(what, lambda channel, done: channel._rpc(method, done, [_reply_to(name)]))
+
+    def listen(self, seconds: float) -> None:
+        """Take what the broker sends of itself, until `wake` or for so many seconds. Raises what `call` raises."""
+        if self._gone is not None:
+            raise self._gone
+        self._trouble, self._listens = None, True
+        try:
+            self._run(seconds, self.wake)
+        except HashstarError as error:
+            self._gone = Lost(str(error))
+            raise
+        finally:
+            self._listens = False
+
+    def wake(self) -> None:
+        """End `listen`; anywhere else nothing."""
+        if self._listens:
+            self._stop()
 
     def close(self) -> None:
         """Close the connection; errors are ignored."""
@@ -181,16 +214,20 @@ class BrokerConnection:
 
     def _wait(self, what: str, seconds: float) -> Any:
         """Run the event loop until `_take_answer` or `_fail` stops it, or the time is over."""
+        self._run(seconds, lambda: self._fail(Lost(f"no answer to {what} in {seconds:g} seconds")))
+        return self._answer
+
+    def _run(self, seconds: float, end: Callable[[], None]) -> None:
+        """Run the event loop until something stops it; ``end`` does so when the time is over. Raises the trouble."""
         loop = self._connection.ioloop
         self._waits = True
-        timer = loop.call_later(seconds, lambda: self._fail(Lost(f"no answer to {what} in {seconds:g} seconds")))
+        timer = loop.call_later(seconds, end)
         if self._trouble is None:
             loop.start()
         self._waits = False
         loop.remove_timeout(timer)
         if self._trouble is not None:
             raise self._trouble
-        return self._answer
 
     def _take_answer(self, answer: Any) -> None:
         self._answer = answer

@@ -711,4 +711,28 @@ BINDINGS: Final[list[Mutant]] = [
         "bindings/checking/test_check.py",
         ("bindings to what is missing are from it", "if binding.source == end.name and end.kind", "if end.kind"),
     ),
+    *mutants_of(
+        "bindings/spark/streams/log.py",
+        "bindings/spark/streams/test_stream_log.py",
+        ("what is in the chunk before an offset is read", "if message.offset >= expected:  #", "if True:  #"),
+        ("the message behind a range is in it", "if message.offset < end:", "if True:"),
+        ("what was lost is not counted", "return max(0, min(self.end, first) - self.start)", "return 0"),
+        (
+            "a connection that is lost begins the range again",
+            "_read(broker, OffsetRange(stream, expected, end))",
+            "_read(broker, wanted)",
+        ),
+    ),
+    *mutants_of(
+        "bindings/spark/streams/planning.py",
+        "bindings/spark/streams/test_stream_planning.py",
+        ("a stream that was declared again is not noticed", 'before.seen in ("", at.fingerprint)', "True"),
+        ("what was removed before is not noticed", "(lost := each.count_below(first.offset))", "(lost := 0)"),
+        (
+            "a copy that is behind is a stream declared again",
+            "if self._clock() - since < BEHIND_SECONDS:",
+            "if False:",
+        ),
+        ("held ends grow", "if not self._holds and self._clock()", "if self._clock()"),
+    ),
 ]

@@ -44,7 +44,7 @@ from bindings.archive.formats.parquet import UNREADABLE, Parquet, read_footer
 from bindings.archive.kafka.segment import KafkaSegment, parse_topic
 from bindings.archive.names import escape, escape_bytes
 from bindings.archive.places import Place, read_file_size, to_path
-from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Skipped, Split, read_split
+from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split, read_split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import to_microseconds
 from bindings.auditing.local.planning import PlannedFile, group_into_tasks
@@ -59,7 +59,7 @@ TASK_BYTES: Final = 32 << 20
 """Approximate size of a partition, in bytes; a source does not learn from Spark how many cores there are."""
 
 
-class _Wish(NamedTuple):
+class RowOptions(NamedTuple):
     """The columns that a query wants, and how it treats records that cannot be read."""
 
     columns: tuple[str, ...]
@@ -69,10 +69,38 @@ class _Wish(NamedTuple):
     mode: str
     """One of `MODES`."""
 
+    @classmethod
+    def read(cls, options: Mapping[str, str], schema: StructType | None = None) -> RowOptions:
+        """Read them of a source's options; a schema that a query gives has the columns. Raises InputError."""
+        mode = options.get("mode", MODES[0]).upper()
+        if mode not in MODES:
+            raise InputError(f"mode is {mode!r}; it can be {', '.join(MODES)}")
+        corrupt = options.get("columnNameOfCorruptRecord", CORRUPT)
+        if schema is not None:
+            columns = tuple(schema.names)
+        elif "columns" in options:
+            columns = tuple([name.strip() for name in options["columns"].split(",")])
+        else:
+            columns = (*SCHEMA.names, *((corrupt,) if mode == MODES[0] else ()))
+        for name in columns:
+            if name not in TYPES and name != corrupt:
+                raise InputError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)} and {corrupt}")
+        return cls(columns, corrupt, mode)
+
+    @property
+    def spark_schema(self) -> str:
+        """The schema as Spark writes it."""
+        return ", ".join(f"`{name}` {TYPES.get(name, 'string')}" for name in self.columns)
+
     @property
     def schema(self) -> pa.Schema:
         kinds = {name: pa.string() if name == self.corrupt else SCHEMA.field(name).type for name in self.columns}
         return pa.schema([(name, _nullable(kind)) for name, kind in kinds.items()])
+
+    @property
+    def of_records(self) -> list[str]:
+        """Columns that readers of records build."""
+        return [name for name in self.columns if name != self.corrupt]
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
@@ -90,18 +118,19 @@ class HashstarSource(DataSource):
         return "hashstar"
 
     def schema(self) -> str:
-        wish = self._wish()
-        return ", ".join(f"`{name}` {TYPES.get(name, 'string')}" for name in wish.columns)
+        return RowOptions.read(self.options).spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = _PruningReader if self.options.get("filterPushdown", "false").lower() == "true" else _ArchiveReader
-        return kind(self._path(), self.options, self._wish(schema))
+        return kind(self._path(), self.options, RowOptions.read(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         state = self.options.get("state")
         if state is None:
             raise InputError('name a folder that keeps how far files were read: .option("state", FOLDER)')
-        return _ArchiveStreamReader(Growth(self._path(), Path(state), decode_mapping(self.options)), self._wish(schema))
+        return _ArchiveStreamReader(
+            Growth(self._path(), Path(state), decode_mapping(self.options)), RowOptions.read(self.options, schema)
+        )
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -109,27 +138,11 @@ class HashstarSource(DataSource):
             raise InputError("name the archive to read: .load(PATH)")
         return path.removeprefix("file://")
 
-    def _wish(self, schema: StructType | None = None) -> _Wish:
-        mode = self.options.get("mode", MODES[0]).upper()
-        if mode not in MODES:
-            raise InputError(f"mode is {mode!r}; it can be {', '.join(MODES)}")
-        corrupt = self.options.get("columnNameOfCorruptRecord", CORRUPT)
-        if schema is not None:
-            columns = tuple(schema.names)
-        elif "columns" in self.options:
-            columns = tuple([name.strip() for name in self.options["columns"].split(",")])
-        else:
-            columns = (*SCHEMA.names, *((corrupt,) if mode == MODES[0] else ()))
-        for name in columns:
-            if name not in TYPES and name != corrupt:
-                raise InputError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)} and {corrupt}")
-        return _Wish(columns, corrupt, mode)
-
 
 class _ArchiveReader(DataSourceReader):
     """Reads an archive that does not grow."""
 
-    def __init__(self, path: str, options: Mapping[str, str], wish: _Wish) -> None:
+    def __init__(self, path: str, options: Mapping[str, str], wish: RowOptions) -> None:
         self._archive = detect(path, decode_mapping(options))
         self._wish = wish
         self.wanted = Wanted()
@@ -178,7 +191,7 @@ def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
 class _ArchiveStreamReader(StepReader):
     """Reads an archive that grows, as a stream."""
 
-    def __init__(self, growth: Growth, wish: _Wish) -> None:
+    def __init__(self, growth: Growth, wish: RowOptions) -> None:
         super().__init__(growth)
         self._wish = wish
 
@@ -195,22 +208,26 @@ class _ArchiveStreamReader(StepReader):
         return _rows(partition.value, self._wish)
 
 
-def _rows(splits: Sequence[tuple[Format, Split]], wish: _Wish) -> Iterator[pa.RecordBatch]:
+def _rows(splits: Sequence[tuple[Format, Split]], wish: RowOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of splits. In the mode FAILFAST, raises InputError for a bad record."""
-    columns = [name for name in wish.columns if name != wish.corrupt]
-    schema = wish.schema
     for form, split in splits:
-        for item in read_split(form, split, columns):
-            if isinstance(item, Skipped):
-                continue
-            if not isinstance(item, Bad):
-                yield _row_batch(item, schema)
-            elif wish.mode == "FAILFAST":
-                raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
-            elif wish.mode == "PERMISSIVE":
-                text = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
-                row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(text)}
-                yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
+        yield from to_rows(read_split(form, split, wish.of_records), wish)
+
+
+def to_rows(items: Iterable[Item], wish: RowOptions) -> Iterator[pa.RecordBatch]:
+    """Yield what was read as rows. In the mode FAILFAST, raises InputError for a bad record."""
+    schema = wish.schema
+    for item in items:
+        if isinstance(item, Skipped):
+            continue
+        if not isinstance(item, Bad):
+            yield _row_batch(item, schema)
+        elif wish.mode == "FAILFAST":
+            raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
+        elif wish.mode == "PERMISSIVE":
+            text = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
+            row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(text)}
+            yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
 
 
 def _row_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -51,7 +51,7 @@ from exchange.text.display import count_noun
 from exchange.values.json_text import parse_leniently
 
 try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow  # noqa: PLC0414
 except ImportError:  # before Spark 4.2, which asks for the latest offset once and stops there
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]

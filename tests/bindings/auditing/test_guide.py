@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 [COUNTED, ROUTED] = [
     block.text
     for block in blocks(ROOT / "docs" / "audit.md")
-    if block.language == "python" and "spark.read" in block.text
+    if block.language == "python" and "spark.read." in block.text
 ]
 
 

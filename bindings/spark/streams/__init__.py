@@ -1,0 +1,1 @@
+"""Streams and super streams of RabbitMQ as sources of Spark."""
