@@ -38,8 +38,8 @@ LIVE = [
 tests/bridge/consumers/groups/test_groups_guide_live.py, tests/exchange/dispatch/test_consume_guide_live.py and
 tests/bridge/consumers/requests/test_rpc_example_live.py run them."""
 SPARK = [block for block in PYTHON if "spark." in block.text]
-"""They need Spark: tests/bindings/auditing/test_guide.py runs them, and tests/bindings/spark/streams/test_streams_live.py
-that with a stream."""
+"""They need Spark: tests/bindings/auditing/test_guide.py runs them, and that with a stream
+tests/bindings/spark/streams/test_streams_live.py."""
 WHOLE = [block for block in PYTHON if block not in PYTEST + LIVE + SPARK]
 CONSOLE = [(block, *each) for block in BLOCKS if block.language == "console" for each in commands(block)]
 MAKE = [command for _, command, _ in CONSOLE if command.startswith("make ")]
