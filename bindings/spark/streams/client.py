@@ -203,7 +203,7 @@ def _make_connection(parameters: Any, **callbacks: Any) -> Any:
     import pika
     from pika import exceptions, frame
 
-    class Connection(pika.SelectConnection):  # type: ignore[misc]  # pika has no types
+    class RawHeaderConnection(pika.SelectConnection):  # type: ignore[misc]  # pika has no types
         def _read_frame(self) -> tuple[int, Any]:
             data = self._frame_buffer
             if len(data) < PROPERTIES_AT or data[0] != HEADER:
@@ -219,4 +219,4 @@ def _make_connection(parameters: Any, **callbacks: Any) -> Any:
             properties.content = bytes(data[PROPERTIES_AT:end])
             return end + 1, frame.Header(channel, body_size, properties)
 
-    return Connection(parameters, **callbacks)
+    return RawHeaderConnection(parameters, **callbacks)

@@ -54,7 +54,7 @@ class StreamMessage(NamedTuple):
         return fingerprint_content(exchange, key, self.body)
 
 
-class Subscription(Protocol):
+class StreamConsumer(Protocol):
     """A consumer of a stream. It may deliver messages before the position, of the chunk that has it."""
 
     def receive(self, seconds: float) -> Sequence[StreamMessage]:
@@ -80,7 +80,7 @@ class StreamBroker(Protocol):
         """
         ...
 
-    def subscribe(self, stream: str, position: Position, *, prefetch: int | None = None) -> Subscription:
+    def subscribe(self, stream: str, position: Position, *, prefetch: int | None = None) -> StreamConsumer:
         """Begin to read; ``prefetch`` limits the messages on their way. Raises OperationRefused, Lost."""
         ...
 

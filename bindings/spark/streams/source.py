@@ -201,7 +201,7 @@ class StreamSource(DataSource):
         return _StreamBatchReader(StreamSettings.read(self.options), RowOptions.read(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return _StreamReader(StreamSettings.read(self.options), RowOptions.read(self.options, schema))
+        return _GrowingStreamReader(StreamSettings.read(self.options), RowOptions.read(self.options, schema))
 
 
 class _RangePartition(InputPartition):
@@ -230,7 +230,7 @@ class _StreamBatchReader(DataSourceReader):
         return to_rows(read_items(self._settings, partition.value, self._wish.of_records), self._wish)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _GrowingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams as they grow."""
 
     def __init__(self, settings: StreamSettings, wish: RowOptions) -> None:
