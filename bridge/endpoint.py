@@ -377,6 +377,10 @@ class Target(Endpoint):
         key = outgoing.placement.key
         return outgoing.queue, outgoing.placement.partition, key if isinstance(key, Hashable) else repr(key)
 
+    def name_destination(self, outgoing: Outgoing) -> tuple[str, ...]:
+        """Return where a message goes, for its span: a topic; of RabbitMQ the exchange and the routing key."""
+        return (outgoing.queue or self.name,)
+
     def expect_replies(self) -> None:
         """Prepare, before it is opened, to write requests whose servers reply to it."""
 

@@ -71,6 +71,8 @@ class Config:
     replies, too."""
     partitioners: Mapping[str, Partitioner] = field(default_factory=dict)
     """Queue of the topology -> its partitioner of the owner, imported; the topology has only its name."""
+    tracing: bool = False
+    """Whether messages have spans of OpenTelemetry."""
     pipelines: tuple[Config, ...] = ()
     """Several pipelines, each with a name; those have topology, inlets and targets, and this has none."""
     name: str = ""
@@ -137,7 +139,8 @@ def _make_config(
     http, workers, log_format, log_level = process
     return Config(
         path, parts.topology, parts.inlets, parts.targets, parts.policy, parts.dead_letters, parts.ignored, http,
-        parts.coverage, workers, log_format, log_level, warnings, parts.replies, parts.partitioners, **named,
+        parts.coverage, workers, log_format, log_level, warnings, parts.replies, parts.partitioners,
+        parts.tracing, **named,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from bindings.counts.coverage import coverage
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.report.build import Sources, build_report
 from bindings.report.forms.as_json import encode_json
-from bridge.daemon.metrics import Gauges
+from bridge.daemon.telemetry.metrics import Gauges
 from bridge.endpoint import Delivery
 from bridge.pump.pump import Inlet
 from exchange.topology.topology import Topology

@@ -32,7 +32,7 @@ from time import perf_counter, time
 from typing import Any, Final
 
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import History, Metrics
+from bridge.daemon.telemetry.metrics import History, Metrics
 from bridge.daemon.views import Condition, SourceState, TargetState
 from bridge.endpoint import Endpoint, Outgoing, Source
 from bridge.endpoints.outages import KnownRemovals, find_risk, find_survived

@@ -71,6 +71,12 @@ HTTP_HOSTS: Final = Key(
 COVERAGE: Final = Key(
     "coverage", FLAG, "whether to count what each binding matched, as the audit does (needs the extra `audit`)", False
 )
+TRACING: Final = Key(
+    "tracing",
+    FLAG,
+    "whether each message has [spans of OpenTelemetry](bridge-operations.md#traces) (needs the extra `opentelemetry`)",
+    False,
+)
 WORKERS: Final = Key("workers", accept_whole(least=1), "processes that share the work", 1)
 LOG_FORMAT: Final = Key("log_format", accept_choice("text", "json"), 'or `"json"`, an object a line', "text")
 LOG_LEVEL: Final = Key("log_level", accept_choice(*LEVELS), '`"debug"`, `"info"`, `"warning"`, `"error"`', "info")
@@ -115,7 +121,7 @@ PIPELINE_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{PIPELINE_NAME_LENGTH}}}")
 
 OF_ALL: Final = (HTTP, HTTP_HOSTS, WORKERS, LOG_FORMAT, LOG_LEVEL)
 """What belongs to the process."""
-OF_EACH: Final = (TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, IGNORE, COVERAGE)
+OF_EACH: Final = (TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, IGNORE, COVERAGE, TRACING)
 """What belongs to one pipeline."""
 DEFAULTS: Final = (POLICY, DEAD_LETTERS)
 """What holds for all pipelines of a file that do not say otherwise."""
@@ -126,6 +132,6 @@ AROUND: Final = Keys((PIPELINES, *DEFAULTS, *OF_ALL))
 """Keys at the top of a file with several pipelines."""
 FILE: Final = Keys((
     TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS,
-    COVERAGE, WORKERS, LOG_FORMAT, LOG_LEVEL, PIPELINES,
+    COVERAGE, TRACING, WORKERS, LOG_FORMAT, LOG_LEVEL, PIPELINES,
 ))  # fmt: skip
 """Keys at the top of a file."""

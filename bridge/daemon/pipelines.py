@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 from bridge.aside import call_aside
 from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics, Reloads
 from bridge.daemon.pumps import BuiltPump, RunningPump, build_pump, start_pump
+from bridge.daemon.telemetry.metrics import Metrics, Reloads
 from bridge.endpoint import describe
 from bridge.pump.policy import Backoff
 from exchange.errors import HashstarError, InputError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from bridge.daemon.config import Config
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.endpoint import Delivery, Failure, Outgoing
 from bridge.pump.events import PumpEvents
 from bridge.pump.pump import Inlet, Pump
@@ -51,7 +51,7 @@ class RunningPump(BuiltPump):
 def build_pump(config: Config, router: Router, journal: Journal, metrics: Metrics) -> BuiltPump:
     """Build the pump of a configuration; nothing is opened, and no counter changes.
 
-    Raises InputError if coverage is asked for, and what counts it is not installed.
+    Raises InputError if coverage or spans are asked for, and what makes them is not installed.
     """
     events, coverage = _Events(journal, metrics), None
     if config.coverage:
@@ -61,8 +61,19 @@ def build_pump(config: Config, router: Router, journal: Journal, metrics: Metric
             raise InputError(f"{config.path}: coverage: needs {error.name}: {build_install_command('audit')}") from None
         coverage = CoverageCounter(config.path, config.topology)
         events = _CoverageEvents(journal, metrics, {inlet.source.name: inlet for inlet in config.inlets}, coverage.read)
+    traced: PumpEvents = events
+    if config.tracing:
+        try:
+            from bridge.daemon.telemetry.spans import TracedEvents, is_set_up  # imports opentelemetry
+        except ImportError as error:
+            way_out = build_install_command("opentelemetry")
+            raise InputError(f"{config.path}: tracing: needs {error.name}: {way_out}") from None
+        traced = TracedEvents(events, config)
+        if not is_set_up():
+            text = "no SDK of OpenTelemetry is set up, so no span goes anywhere: start it with opentelemetry-instrument"
+            journal.write("warning", "tracing", text=text)
     pump = Pump(
-        config.inlets, router, config.targets, events, config.policy, config.dead_letters,
+        config.inlets, router, config.targets, traced, config.policy, config.dead_letters,
         config.ignored, replies=config.replies, partitioners=config.partitioners,
     )  # fmt: skip
     return BuiltPump(config, pump, coverage)
@@ -129,6 +140,12 @@ class _Events(PumpEvents):
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         self._metrics.read(source, deliveries)
+
+    def sending(self, target: str, messages: Sequence[Outgoing]) -> None:
+        pass
+
+    def settled(self, source: str, delivery: Delivery) -> None:
+        pass
 
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
         self._metrics.confirmed(target, messages, now)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
-from bridge.daemon.metrics import HistoryJson
+from bridge.daemon.telemetry.metrics import HistoryJson
 from bridge.endpoint import Place
 from exchange.values.documents import document
 

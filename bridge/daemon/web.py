@@ -43,9 +43,9 @@ from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bridge.daemon.asking import rows
 from bridge.daemon.config import Config
-from bridge.daemon.gauges import build_info, read_bridge_gauges, read_gauges, read_process_metrics
-from bridge.daemon.metrics import BUCKETS, Gauges, Metrics, Reloads, format_metrics
 from bridge.daemon.pumps import RunningPump, control
+from bridge.daemon.telemetry.gauges import build_info, read_bridge_gauges, read_gauges, read_process_metrics
+from bridge.daemon.telemetry.metrics import BUCKETS, Gauges, Metrics, Reloads, format_metrics
 from bridge.daemon.views import Condition, StatusJson
 from bridge.pump.pump import Pump
 from exchange.errors import InputError

@@ -18,6 +18,12 @@ class TargetEvents(Protocol):
     def disconnected(self, name: str, error: Exception, wait: float) -> None:
         """Take note that a source or target was lost or could not be opened; ``wait``: seconds until the next try."""
 
+    def sending(self, target: str, messages: Sequence[Outgoing]) -> None:
+        """Take note of messages that a target is about to be given, or given again.
+
+        What it is given is `Outgoing.message` after this call, which may add headers.
+        """
+
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
         """Take note that a target has stored these messages; ``now`` is the loop's time."""
 
@@ -46,6 +52,9 @@ class PumpEvents(ReplyEvents, Protocol):
 
     def filtered(self, source: str, delivery: Delivery, reason: str) -> None:
         """Take note of a delivery that the source's filter rejects; it is settled without being sent."""
+
+    def settled(self, source: str, delivery: Delivery) -> None:
+        """Take note that a delivery and all before it in its lane are settled."""
 
     def requested(self, source: str, outcome: RequestOutcome) -> None:
         """Take note of a request that a source has given, and that goes to servers of another system."""

@@ -129,7 +129,7 @@ class InletReader:
     """The life of one inlet in a pump.
 
     ``outlets`` are those that its messages can reach. ``take`` is called with the deliveries that were read;
-    ``is_paused`` is called before each read.
+    ``is_paused`` is called before each read. ``settled`` is the event.
     """
 
     def __init__(
@@ -139,6 +139,7 @@ class InletReader:
         policy: Policy,
         random: Callable[[], float],
         take: Callable[[Inlet, Sequence[Delivery]], None],
+        settled: Callable[[str, Delivery], None],
         is_paused: Callable[[], bool],
     ) -> None:
         self.inlet = inlet
@@ -155,6 +156,7 @@ class InletReader:
         """When the rate permits the next delivery, by the loop's time."""
         self._random = random
         self._take = take
+        self._settled = settled
         self._is_paused = is_paused
         self._moved = asyncio.Event()
         self._is_open = False
@@ -386,6 +388,7 @@ class InletReader:
 
     def _settle(self, delivery: Delivery) -> None:
         self._progressed = True
+        self._settled(self.inlet.source.name, delivery)
         try:
             self.inlet.source.settle(delivery)
         except Exception as error:

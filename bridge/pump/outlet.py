@@ -75,7 +75,7 @@ class Outlet:
         self._gone.set()
         self._progressed = False
         """Whether the target has confirmed or refused a message over this connection."""
-        self._sender: Final = Sender(target)
+        self._sender: Final = Sender(target, events.sending)
 
     @property
     def connected(self) -> bool:

@@ -114,8 +114,9 @@ class Pump:
                 reached = [self._outlets[queue] for queue in queues if queue in self._outlets]
             else:
                 reached = [*self._reply_sender.outlets]
+            reached = [*dict.fromkeys([*reached, *last])]
             self._readings[inlet] = InletReader(
-                inlet, dict.fromkeys([*reached, *last]), policy, random, self._take, lambda: self._paused
+                inlet, reached, policy, random, self._take, events.settled, lambda: self._paused
             )
         self._stopping = asyncio.Event()
         self._paused = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,11 +38,13 @@ class Sender:
     """Gives messages to a target.
 
     If `Target.send` raises an exception, the connection is made again, and from then on messages are sent one by one:
-    then the message that causes the exception counts as refused, and the others are written.
+    then the message that causes the exception counts as refused, and the others are written. ``sending`` is called with
+    the messages before.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, sending: Callable[[str, Sequence[Outgoing]], None]) -> None:
         self._target: Final = target
+        self._sending: Final = sending
         self._one_by_one = False
         self._left: LiveReceiver | None = None
         """Connection over which nothing more is sent, as the report of its loss is under way."""
@@ -51,6 +53,7 @@ class Sender:
         """Give messages to the target, which is open."""
         if connection is self._left:  # else these would overtake those that were not sent
             return
+        self._sending(self._target.name, messages)
         loop = asyncio.get_running_loop()
         try:
             if not self._one_by_one:

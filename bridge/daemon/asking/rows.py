@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bridge.daemon.metrics import STEP, HistoryJson
 from bridge.daemon.pumps import RunningPump
+from bridge.daemon.telemetry.metrics import STEP, HistoryJson
 from bridge.daemon.views import Condition, FateJson, PipelineStatus, SourceJson, TargetJson
 
 

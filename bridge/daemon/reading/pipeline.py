@@ -59,6 +59,7 @@ class PipelineParts(NamedTuple):
     dead_letters: Target | None
     ignored: frozenset[str]
     coverage: bool
+    tracing: bool
     replies: Replies
     partitioners: Mapping[str, Partitioner]
     is_shared: bool
@@ -104,7 +105,7 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
             dead_letters = build_dead_letter_target(dead)
             table.files |= dead.files
             table.warnings += [each for each in dead.warnings if each not in table.warnings]
-    has_coverage = keys.COVERAGE.read(table)
+    has_coverage, has_tracing = keys.COVERAGE.read(table), keys.TRACING.read(table)
     table.refuse_unread(known)
     mistakes.raise_any()  # afterwards there is a topology
     assert topology is not None  # noqa: S101  or there was a mistake
@@ -135,8 +136,8 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
             'write [dead_letters] with url = "..." and where',
         )
     return PipelineParts(
-        topology, (*inlets.values(), *reply_inlets), targets, policy, dead_letters, ignored, has_coverage, replies,
-        partitioners, is_shared, shares_dead_letters,
+        topology, (*inlets.values(), *reply_inlets), targets, policy, dead_letters, ignored, has_coverage, has_tracing,
+        replies, partitioners, is_shared, shares_dead_letters,
     )  # fmt: skip
 
 

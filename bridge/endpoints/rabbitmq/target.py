@@ -106,6 +106,10 @@ class RabbitmqTarget(Target):
         expected = [each for route in self._routes.values() for each in route.expected]
         return list({(each.kind, each.name): each for each in expected}.values())
 
+    def name_destination(self, outgoing: Outgoing) -> tuple[str, ...]:
+        exchange, key, _ = self._routes[outgoing.queue].address(outgoing)
+        return exchange.decode("utf-8", "replace"), key.decode("utf-8", "replace")
+
     async def open(self, receiver: Receiver) -> None:
         def lost(error: Disconnected) -> None:
             publishing, self._publishing = self._publishing, None

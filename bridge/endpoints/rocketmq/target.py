@@ -119,6 +119,9 @@ class RocketmqTarget(Target):
         known = None if self._writing is None else self._writing.writer.spreads[topic].partitions
         return topic, placement.key, known or placement.partitioning.partitions
 
+    def name_destination(self, outgoing: Outgoing) -> tuple[str, ...]:
+        return (self._destinations[outgoing.queue].topic,)
+
     async def open(self, receiver: Receiver) -> None:
         try:
             client = self._client = Client(await call_aside(self._settings.current))

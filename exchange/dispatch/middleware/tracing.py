@@ -47,12 +47,24 @@ def trace(provider: TracerProvider | None = None) -> Callable[[Handle], Handle]:
     return wrap
 
 
+def join_destination(*names: str) -> str:
+    """Return a destination: exchange, routing key and queue, those that are not empty, and equal ones once.
+
+    As OpenTelemetry's conventions for RabbitMQ have it.
+
+    >>> join_destination("orders", "order.eu", "billing"), join_destination("", "billing", "billing")
+    ('orders:order.eu:billing', 'billing')
+    """
+    text = ":".join(dict.fromkeys(filter(None, names)))
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _attributes(delivery: Delivery) -> dict[str, Any]:
     attributes = {
         "messaging.system": "rabbitmq",
         "messaging.operation.type": "process",
         "messaging.operation.name": "process",
-        "messaging.destination.name": f"{delivery.exchange}:{delivery.routing_key}:{delivery.queue}",
+        "messaging.destination.name": join_destination(delivery.exchange, delivery.routing_key, delivery.queue),
         "messaging.rabbitmq.destination.routing_key": delivery.routing_key,
         "messaging.rabbitmq.message.delivery_tag": delivery.delivery_tag,
         "messaging.message.body.size": len(delivery.body),

@@ -20,8 +20,8 @@ from bridge.daemon.config import read_config
 from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import KINDS, Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import FATES, Metrics
 from bridge.daemon.pumps import RunningPump, list_endpoints
+from bridge.daemon.telemetry.metrics import FATES, Metrics
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
@@ -32,6 +32,7 @@ from docs.scripts.schemas import TABLES as PAGES_OF_KEYS
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parse_metrics
 from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.support.bridge.events import Events
 from tests.support.command_server import command_server
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "bridge"
@@ -193,10 +194,7 @@ def every_metric() -> dict[str, tuple[str, Family]]:
     inlet = Inlet(MemorySource())
     coverage.read(inlet, [outgoing.delivery])
 
-    class Events:
-        """A receiver that ignores all reports."""
-
-    pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())  # type: ignore[arg-type]
+    pump = Pump(config.inlets, Router(config.topology), config.targets, Events(), Policy())
     health = Health(pump, config.inlets, metrics, Journal(), loop_clock=time.monotonic)
     running = RunningPump(config, pump, coverage, metrics=metrics, health=health)
     web = Web(config, {"": running}, None)  # type: ignore[arg-type]  # not started

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.daemon import health as health_module
-from bridge.daemon.gauges import read_gauges
 from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, LOOK_EVERY, Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
+from bridge.daemon.telemetry.gauges import read_gauges
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Removal
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.outages import LOOK_EVERY as ASK_EVERY

@@ -15,10 +15,10 @@ import pytest
 
 from bindings.counts.tally import compute_fingerprint
 from bindings.http.exposition import format_labels, format_number
-from bridge.daemon import gauges
 from bridge.daemon.coverage import CoverageCounter
-from bridge.daemon.gauges import build_info, read_process_metrics
-from bridge.daemon.metrics import BUCKETS, Metrics
+from bridge.daemon.telemetry import gauges
+from bridge.daemon.telemetry.gauges import build_info, read_process_metrics
+from bridge.daemon.telemetry.metrics import BUCKETS, Metrics
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing
 from bridge.endpoints.memory import MemorySource
 from bridge.pump.pump import Inlet

@@ -19,9 +19,9 @@ from bridge.daemon.config import Config, Http
 from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
 from bridge.daemon.pipelines import UnknownPipeline
 from bridge.daemon.pumps import RunningPump
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.daemon.web import Web
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from bridge.daemon.config import Config, Http, read_config
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
 from bridge.daemon.pipelines import GOING_BACK, Pipelines, find_fixed
 from bridge.daemon.pumps import build_pump, start_pump
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.endpoint import Disconnected, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource

@@ -20,8 +20,8 @@ from bridge.daemon import web as web_module
 from bridge.daemon.config import Config, Http
 from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
 from bridge.daemon.pumps import RunningPump
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.daemon.views import Condition
 from bridge.daemon.web import Web
 from bridge.endpoints.memory import MemorySource, MemoryTarget

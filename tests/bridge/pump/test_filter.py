@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bridge.daemon.config import read_config
 from bridge.daemon.coverage import CoverageCounter
 from bridge.daemon.journal import Journal
-from bridge.daemon.metrics import Metrics
+from bridge.daemon.telemetry.metrics import Metrics
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import convert_from_rocketmq, find_headers_for_property, to_rocketmq

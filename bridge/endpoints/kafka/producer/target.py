@@ -230,6 +230,9 @@ class TopicTarget(Target, Generic[C]):
         known = None if self._connection is None else self._connection.writer.leaders.get(topic)
         return topic, choose_partitioner_key(message, placement), known or placement.partitioning.partitions
 
+    def name_destination(self, outgoing: Outgoing) -> tuple[str, ...]:
+        return (self._destinations[outgoing.queue].topic,)
+
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()
         given = await calls.call(lambda: self.settings)

@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.daemon.config import Config
 from bridge.daemon.health import KINDS, OF_THE_BRIDGE, Health
-from bridge.daemon.metrics import Gauges, Reloads
+from bridge.daemon.telemetry.metrics import Gauges, Reloads
 from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit
 from exchange.text.site import HASHSTAR_VERSION
