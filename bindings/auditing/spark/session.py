@@ -25,6 +25,7 @@ from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 PYSPARK: Final = (4, 0)
 """Minimum release of pyspark."""
@@ -108,6 +109,16 @@ def ship_packages(spark: SparkSession) -> None:
     folder = tempfile.TemporaryDirectory(prefix="hashstar-", ignore_cleanup_errors=True)
     spark.addArtifacts(str(_write_packages(Path(folder.name))), pyfile=True)
     _shipped[spark] = folder
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a data source of this package, and make the session the active one.
+
+    Spark looks for a name in the active session, also when another one registers it, or reads from it.
+    """
+    if not is_connect(spark):
+        spark.createDataFrame([], "nothing int")
+    spark.dataSource.register(source)
 
 
 _shipped: Final[WeakKeyDictionary[SparkSession, tempfile.TemporaryDirectory[str]]] = WeakKeyDictionary()

@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 from bindings.applying.amqp import require_pika
 from bindings.archive.reading import SAMPLE_BYTES, Bad, Item
 from bindings.archive.record import Rows
-from bindings.auditing.spark.session import find_spark_version, ship_packages
+from bindings.auditing.spark.session import find_spark_version, register, ship_packages
 from bindings.auditing.spark.source import RowOptions, to_rows
 from bindings.auditing.spark.streaming import SupportsTriggerAvailableNow
 from bindings.sources.address import parse_address
@@ -183,7 +183,7 @@ def register_streams(spark: SparkSession) -> None:
     find_spark_version()
     require_pika()
     ship_packages(spark)
-    spark.dataSource.register(StreamSource)
+    register(spark, StreamSource)
 
 
 class StreamSource(DataSource):
