@@ -19,6 +19,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+ASIDE: Final = "hashstar-aside"
+"""Name of the threads."""
 AGAIN: Final = 1.0
 """Seconds after which a cancelled task that has not ended is cancelled again."""
 LOOK_UP_SECONDS: Final = 1.0
@@ -36,7 +38,7 @@ async def call_aside(function: Callable[[], T]) -> T:
 
 
 def _start(run: Callable[[], None]) -> None:
-    Thread(target=run, name="hashstar-aside", daemon=True).start()
+    Thread(target=run, name=ASIDE, daemon=True).start()
 
 
 def prepare_call(function: Callable[[], T]) -> tuple[Callable[[], None], asyncio.Future[T]]:

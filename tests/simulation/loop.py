@@ -18,12 +18,10 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
+from bridge.aside import ASIDE
 from tests.support.virtual_loop import VirtualLoop, end_all
 
 T = TypeVar("T")
-
-ASIDE: Final = "hashstar-aside"
-"""Name of the threads of `bridge.aside.call_aside`."""
 
 MOST_TURNS: Final = 10_000
 """Number of turns of the loop without a moment's progress after which it spins."""

@@ -23,6 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.applying.amqp import BrokerConnection
+from bindings.applying.apply import apply
 from bindings.applying.broker import LiveBroker
 from bindings.applying.live import Live, hash_arguments
 from bindings.commands import apply as command
@@ -190,13 +191,12 @@ def some(number: int = 6) -> Topology:
 
 def in_between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
     """Let something happen between the last look at the broker and the first step."""
-    original = command._carry_out
 
-    def carry_out(*arguments: Any) -> Any:
+    def apply_later(*arguments: Any, **named: Any) -> None:
         what()
-        return original(*arguments)
+        apply(*arguments, **named)
 
-    monkeypatch.setattr(command, "_carry_out", carry_out)
+    monkeypatch.setattr(command, "apply", apply_later)
 
 
 @pytest.mark.live

@@ -1,0 +1,26 @@
+"""The event loop with a virtual clock: what happens on other threads while nothing is to be done."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from bridge.aside import call_aside
+from tests.support.virtual_loop import run_virtually
+
+
+def test_a_call_aside_is_waited_for_however_late_its_thread_is() -> None:
+    began = threading.Event()
+
+    def answer() -> int:
+        began.wait(0.05)  # while the loop has nothing else to do
+        return 7
+
+    assert run_virtually(call_aside(answer)) == 7
+
+
+def test_a_loop_that_waits_for_nothing_says_so() -> None:
+    with pytest.raises(AssertionError, match="nothing is waited for"):
+        run_virtually(asyncio.Event().wait())
