@@ -11,6 +11,7 @@ import java.util.Base64;
 import java.util.Collection;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.common.ClientErrorCode;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -18,6 +19,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -106,7 +108,7 @@ public class RocketmqMember {
                 message.putUserProperty((String) name, (String) value));
             SendResult result;
             if (row.get("broker") == null) {
-                result = producer.send(message);
+                result = sendRouted(producer, message);
             } else {
                 int queue = ((Number) row.get("queue")).intValue();
                 result = producer.send(message, new MessageQueue(message.getTopic(), (String) row.get("broker"), queue));
@@ -120,6 +122,20 @@ public class RocketmqMember {
             say(sent);
         }
         producer.shutdown();
+    }
+
+    /** Send; a route is asked for again, as a name server has 3 s to take a connection, whatever the limits above. */
+    static SendResult sendRouted(DefaultMQProducer producer, Message message) throws Exception {
+        for (int tries = 1; ; tries++) {
+            try {
+                return producer.send(message);
+            } catch (MQClientException error) {
+                if (error.getResponseCode() != ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION || tries == 10) {
+                    throw error;
+                }
+                Thread.sleep(1_000);
+            }
+        }
     }
 
     /** Send half messages, each with the state of its local transaction, and answer checks with the state for all. */
