@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,8 +76,9 @@ class Traced:
         if is_traced:
             self.events = TracedEvents(self.events, config, provider)
         self.pump = Pump(
-            config.inlets, Router(TOPOLOGY), config.targets, self.events, config.policy, config.dead_letters
-        )
+            config.inlets, Router(TOPOLOGY), config.targets, self.events, config.policy, config.dead_letters,
+            random=Random(7).random,  # so that two pumps wait for the same times between tries
+        )  # fmt: skip
 
     async def run(self) -> None:
         self.source.end()
