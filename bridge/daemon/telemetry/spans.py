@@ -40,9 +40,10 @@ from opentelemetry.trace import (
 
 from bridge.daemon.config import Config
 from bridge.endpoint import Delivery, Failure, Outgoing, Source, Target
+from bridge.endpoints import has_groups
 from bridge.pump.events import PumpEvents
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
-from exchange.dispatch.middleware.tracing import join_destination
+from exchange.dispatch.middleware.tracing import join_destination, to_exportable
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 
@@ -52,12 +53,8 @@ P = ParamSpec("P")
 MEMORY: Final = "memory"
 """What ``messaging.system`` is for endpoints that name no place."""
 ARCHIVE: Final = "archive"
-GROUPED: Final = frozenset({"kafka", "rocketmq"})
-"""Systems whose consumers have groups."""
 FAILED: Final = frozenset({"dead-letter", "drop"})
 """Fates that make the span of a message one with an error."""
-
-
 NOT_SAMPLED: Final = re.compile(
     rb"\x0btraceparentS\x00\x00\x007[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][02468ace]"
 )
@@ -111,7 +108,7 @@ class _TracedSource:
             "messaging.system": self.system, "messaging.operation.type": "process",
             "messaging.operation.name": "process",
         }  # fmt: skip
-        if self.system in GROUPED:
+        if has_groups(self.system):
             with suppress(HashstarError):  # of a secret among the settings that cannot be read now
                 self.own["messaging.consumer.group.name"] = source.settled_in or ""
 
@@ -123,7 +120,7 @@ class _TracedSource:
         queue = self.queue
         if self.system == "rabbitmq":
             more["messaging.destination.name"] = join_destination(message.exchange, message.routing_key, queue)
-            more["messaging.rabbitmq.destination.routing_key"] = _clean(message.routing_key)
+            more["messaging.rabbitmq.destination.routing_key"] = to_exportable(message.routing_key)
             more["messaging.rabbitmq.message.delivery_tag"] = delivery.position
         elif self.system == "kafka":
             queue = more["messaging.destination.name"] = lane.topic
@@ -194,8 +191,8 @@ class TracedEvents:
         """Names of the headers that the propagator of the process reads."""
         self._skips: Final = fields <= W3C and follows_parents(provider or get_tracer_provider())
         """Whether a message needs no look by the SDK if its publisher has not sampled its trace."""
-        self._readings: Final = {each.source.name: _TracedSource(each.source) for each in config.inlets}
-        self._writings: Final = {
+        self._sources: Final = {each.source.name: _TracedSource(each.source) for each in config.inlets}
+        self._targets: Final = {
             each.name: _TracedTarget(each, keeps=each is config.dead_letters)
             for each in config.endpoints
             if isinstance(each, Target)
@@ -207,27 +204,27 @@ class TracedEvents:
 
     def read(self, source: str, deliveries: Sequence[Delivery]) -> None:
         self._events.read(source, deliveries)
-        self._begin(self._readings[source], deliveries)
+        self._begin(self._sources[source], deliveries)
 
     def settled(self, source: str, delivery: Delivery) -> None:
-        self._finish(self._readings[source].lanes, delivery)
+        self._finish(self._sources[source].lanes, delivery)
 
     def sending(self, target: str, messages: Sequence[Outgoing]) -> None:
         if self._traced:
-            self._send(self._writings[target], messages)
+            self._send(self._targets[target], messages)
 
     def confirmed(self, target: str, messages: Sequence[Outgoing], now: float) -> None:
         self._events.confirmed(target, messages, now)
-        if sent := self._writings[target].sent:
+        if sent := self._targets[target].sent:
             self._answer(sent, messages)
 
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
         self._events.refused(target, message, failure, retry_in)
-        self._answer(self._writings[target].sent, [message], failure.reason)
+        self._answer(self._targets[target].sent, [message], failure.reason)
 
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
         self._events.gave_up(target, message, failure, fate)
-        self._answer(self._writings[target].sent, [message], failure.reason)
+        self._answer(self._targets[target].sent, [message], failure.reason)
         self._note(message.delivery, fate, failure.reason, message.queue)
 
     def unroutable(self, source: str, delivery: Delivery, fate: str, reason: str) -> None:
@@ -247,8 +244,8 @@ class TracedEvents:
         self._lose(source, "its source is closed")
 
     @_guarded
-    def _begin(self, reading: _TracedSource, deliveries: Sequence[Delivery]) -> None:
-        lanes, start, skips = reading.lanes, self._tracer.start_span, self._skips
+    def _begin(self, source: _TracedSource, deliveries: Sequence[Delivery]) -> None:
+        lanes, start, skips = source.lanes, self._tracer.start_span, self._skips
         for delivery in deliveries:
             lane = lanes.get(delivery.lane)
             if lane is None:
@@ -258,7 +255,7 @@ class TracedEvents:
             if skips and NOT_SAMPLED.search(content.raw):
                 continue
             context = self._extract(content)
-            name, attributes = reading.describe(delivery)
+            name, attributes = source.describe(delivery)
             span = start(name, context, SpanKind.CONSUMER, attributes)
             if span.is_recording():
                 self._traced[delivery] = _Traced(span, set_span_in_context(span, context))
@@ -284,17 +281,17 @@ class TracedEvents:
             lanes.pop(delivery.lane, None)
 
     @_guarded
-    def _send(self, writing: _TracedTarget, messages: Sequence[Outgoing]) -> None:
-        sent, start = writing.sent, self._tracer.start_span
+    def _send(self, target: _TracedTarget, messages: Sequence[Outgoing]) -> None:
+        sent, start = target.sent, self._tracer.start_span
         for outgoing in messages:
             traced = self._traced.get(outgoing.delivery)
             if traced is None:
                 continue
             if (before := sent.pop(outgoing, None)) is not None:
                 _end(before, "no answer: it is sent again")
-            name, attributes = writing.describe(outgoing)
+            name, attributes = target.describe(outgoing)
             span = sent[outgoing] = start(name, traced.context, SpanKind.PRODUCER, attributes)
-            if not writing.keeps:
+            if not target.keeps:
                 outgoing.message = inject(outgoing.message, set_span_in_context(span, traced.context))
 
     @_guarded
@@ -307,7 +304,7 @@ class TracedEvents:
     def _note(self, delivery: Delivery, fate: str, reason: str, queue: str = "") -> None:
         """Have the span of a message say what has become of it."""
         if (traced := self._traced.get(delivery)) is not None:
-            about = {"reason": _clean(reason), **({"queue": _clean(queue)} if queue else {})}
+            about = {"reason": to_exportable(reason), **({"queue": to_exportable(queue)} if queue else {})}
             traced.span.add_event(fate, about)
             if fate in FAILED:
                 _fail(traced.span, reason)
@@ -315,12 +312,12 @@ class TracedEvents:
     @_guarded
     def _lose(self, name: str, reason: str) -> None:
         """End the spans of what a source will give again, or a target has not answered for."""
-        if (writing := self._writings.get(name)) is not None:
-            self._answer(writing.sent, [*writing.sent], reason)
-        if (reading := self._readings.get(name)) is not None:
-            gone = {delivery for lane in reading.lanes.values() for delivery in lane}
-            reading.lanes.clear()
-            for each in self._writings.values() if gone else ():
+        if (target := self._targets.get(name)) is not None:
+            self._answer(target.sent, [*target.sent], reason)
+        if (source := self._sources.get(name)) is not None:
+            gone = {delivery for lane in source.lanes.values() for delivery in lane}
+            source.lanes.clear()
+            for each in self._targets.values() if gone else ():
                 self._answer(each.sent, [outgoing for outgoing in each.sent if outgoing.delivery in gone], reason)
             for delivery in gone:
                 if (traced := self._traced.pop(delivery, None)) is not None:
@@ -348,11 +345,6 @@ def _end(span: Span, reason: str | None) -> None:
 
 def _fail(span: Span, reason: str) -> None:
     """Give a span an error: its kind is what stands before the first colon, ``returned`` or ``too large``."""
-    text = _clean(reason)
+    text = to_exportable(reason)
     span.set_attribute("error.type", text.partition(":")[0])
     span.set_status(Status(StatusCode.ERROR, text))
-
-
-def _clean(text: str) -> str:
-    """Return a text that can be exported: names are bytes, and may be no UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

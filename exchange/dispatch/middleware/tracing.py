@@ -55,7 +55,11 @@ def join_destination(*names: str) -> str:
     >>> join_destination("orders", "order.eu", "billing"), join_destination("", "billing", "billing")
     ('orders:order.eu:billing', 'billing')
     """
-    text = ":".join(dict.fromkeys(filter(None, names)))
+    return to_exportable(":".join(dict.fromkeys(filter(None, names))))
+
+
+def to_exportable(text: str) -> str:
+    """Return a text that can be exported: names are bytes, and may be no UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

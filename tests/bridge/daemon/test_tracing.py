@@ -93,8 +93,8 @@ class Traced:
 
     def assert_nothing_is_left(self) -> None:
         assert not self.events._traced
-        assert not any(each.sent for each in self.events._writings.values())
-        assert not any(each.lanes for each in self.events._readings.values())
+        assert not any(each.sent for each in self.events._targets.values())
+        assert not any(each.lanes for each in self.events._sources.values())
 
 
 def name_span(span: ReadableSpan) -> str:
