@@ -8,10 +8,9 @@ are decoded on first use, `view` those that cost least to route. Pure: bytes in,
 from exchange.amqp.content import ContentHeader
 from exchange.amqp.fields import MalformedHeader, Repeated, Spelled, decode_table, encode_table
 from exchange.amqp.lazy import LazyHeaders, Properties, build_lazy_message, get_content
-from exchange.amqp.streams import STREAM_OFFSET
 from exchange.amqp.view import MessageView
 
 __all__ = [
-    "ContentHeader", "LazyHeaders", "MalformedHeader", "MessageView", "Properties", "Repeated",
-    "STREAM_OFFSET", "Spelled", "get_content", "decode_table", "encode_table", "build_lazy_message",
+    "ContentHeader", "LazyHeaders", "MalformedHeader", "MessageView", "Properties", "Repeated", "Spelled",
+    "get_content", "decode_table", "encode_table", "build_lazy_message",
 ]  # fmt: skip

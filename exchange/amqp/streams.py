@@ -9,16 +9,31 @@ from hashlib import sha256
 from typing import Final
 
 from exchange.amqp.content import ContentHeader
+from exchange.text.numbers import is_digits
 from exchange.values.field_values import resolve_type
 
 STREAM_OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
+OFFSET_DIGITS: Final = 18
+"""Maximum number of digits of an offset: AMQP's integers have 64 bits."""
 
 
 def read_offset(content: ContentHeader) -> int | None:
     """Return the offset of a stream's message; None for a message of another queue."""
     kind, offset = resolve_type(content.header(STREAM_OFFSET))
     return offset if kind == "long" else None
+
+
+def is_offset(text: str) -> bool:
+    """Return whether a text is an offset."""
+    return is_digits(text) and len(text) <= OFFSET_DIGITS
+
+
+def fingerprint_message(exchange: str, routing_key: str, body: bytes) -> str:
+    """Return the fingerprint of a message whose names were decoded."""
+    return fingerprint_content(
+        exchange.encode("utf-8", "surrogateescape"), routing_key.encode("utf-8", "surrogateescape"), body
+    )
 
 
 def fingerprint_content(exchange: bytes, routing_key: bytes, body: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from bindings.applying.amqp import Lost, OperationRefused
 from exchange.amqp import ContentHeader
-from exchange.amqp.streams import fingerprint_content
+from exchange.amqp.streams import fingerprint_message
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -50,8 +50,7 @@ class StreamMessage(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """A hash by which a stream is known again."""
-        exchange, key = (each.encode("utf-8", "surrogateescape") for each in (self.exchange, self.routing_key))
-        return fingerprint_content(exchange, key, self.body)
+        return fingerprint_message(self.exchange, self.routing_key, self.body)
 
 
 class StreamConsumer(Protocol):

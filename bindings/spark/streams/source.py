@@ -57,11 +57,10 @@ from bindings.spark.streams.log import OffsetRange, Position, StreamMessage, des
 from bindings.spark.streams.offsets import decode_offsets, encode_offsets
 from bindings.spark.streams.planning import Planner, StreamNames, find_whole
 from exchange.amqp import MalformedHeader
-from exchange.amqp.streams import STREAM_OFFSET
+from exchange.amqp.streams import OFFSET_DIGITS, STREAM_OFFSET, is_offset
 from exchange.errors import InputError
 from exchange.files.names import AMQP
 from exchange.text.display import suggest
-from exchange.text.numbers import is_digits
 from exchange.values.message import assemble_message
 
 if TYPE_CHECKING:
@@ -69,8 +68,6 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = "amqp://USER:PASSWORD@HOST:PORT/VHOST"
 AGE: Final = re.compile(r"[0-9]{1,9}[YMDhms]")
-OFFSET_DIGITS: Final = 18
-"""Maximum number of digits of an offset: AMQP's integers have 64 bits."""
 MAX_PREFETCH: Final = 65_535
 """Maximum number of unacknowledged deliveries that AMQP can ask for."""
 OPTIONS: Final = (
@@ -147,7 +144,7 @@ def _read_number(options: Mapping[str, str], name: str, least: int, most: int) -
     text = options.get(name)
     if text is None:
         return None
-    if not is_digits(text) or len(text) > OFFSET_DIGITS or not least <= int(text) <= most:
+    if not is_offset(text) or not least <= int(text) <= most:
         raise InputError(f"{name} is {text!r}; it is a number from {least:,} to {most:,}")
     return int(text)
 
@@ -160,7 +157,7 @@ def parse_position(text: str) -> Position:
     """Return where a text says that reading begins. Raises InputError."""
     if text in ("first", "last", "next") or AGE.fullmatch(text):
         return text
-    if is_digits(text) and len(text) <= OFFSET_DIGITS:
+    if is_offset(text):
         return int(text)
     try:
         time = datetime.fromisoformat(text)

@@ -20,14 +20,10 @@ from typing import Final
 from bindings.sources.files import open_file
 from bridge.aside import call_aside
 from exchange.amqp import get_content
-from exchange.amqp.streams import fingerprint_content, read_offset
+from exchange.amqp.streams import fingerprint_message, is_offset, read_offset
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
-from exchange.text.numbers import is_digits
 from exchange.values.message import Message
-
-OFFSET_DIGITS: Final = 18
-"""Maximum number of digits of an offset: AMQP's integers have 64 bits."""
 
 FILE_BYTES: Final = 200
 """Maximum number of bytes of the file that are read: it has an offset and a fingerprint."""
@@ -36,15 +32,9 @@ WRITE_SECONDS: Final = 1.0
 """Seconds from settling until the file is written."""
 
 
-def fingerprint_message(message: Message) -> str:
-    """Return the fingerprint of a message that was read."""
-    exchange, key = (each.encode("utf-8", "surrogateescape") for each in (message.exchange, message.routing_key))
-    return fingerprint_content(exchange, key, message.body)
-
-
 def _parse_offset(text: str) -> int:
     """Return an offset as a file has it. Raises ValueError."""
-    if not is_digits(text) or len(text) > OFFSET_DIGITS:
+    if not is_offset(text):
         raise ValueError(text)
     return int(text)
 
@@ -118,7 +108,7 @@ class StreamOffsets:
         """Remember the offset of a message that is settled, and write it soon; see `write_soon`."""
         offset = read_offset(get_content(message))
         if offset is not None:
-            self.settle(offset, lambda: fingerprint_message(message))
+            self.settle(offset, lambda: fingerprint_message(message.exchange, message.routing_key, message.body))
             self.write_soon(failed)
 
     def forget(self) -> None:

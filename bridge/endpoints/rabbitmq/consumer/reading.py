@@ -33,7 +33,8 @@ from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
-from exchange.amqp import STREAM_OFFSET, ContentHeader
+from exchange.amqp import ContentHeader
+from exchange.amqp.streams import STREAM_OFFSET
 from exchange.errors import BrokerError
 
 LOG: Final = logging.getLogger(__name__)
