@@ -111,7 +111,7 @@ def ship_packages(spark: SparkSession) -> None:
     _shipped[spark] = folder
 
 
-def register(spark: SparkSession, source: type[DataSource]) -> None:
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
     """Register a data source of this package, and make the session the active one.
 
     Spark looks for a name in the active session, also when another one registers it, or reads from it.

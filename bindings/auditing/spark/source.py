@@ -142,9 +142,9 @@ class HashstarSource(DataSource):
 class _ArchiveReader(DataSourceReader):
     """Reads an archive that does not grow."""
 
-    def __init__(self, path: str, options: Mapping[str, str], wish: RowOptions) -> None:
+    def __init__(self, path: str, options: Mapping[str, str], row_options: RowOptions) -> None:
         self._archive = detect(path, decode_mapping(options))
-        self._wish = wish
+        self._row_options = row_options
         self.wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -159,7 +159,7 @@ class _ArchiveReader(DataSourceReader):
         return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition.value, self._wish)
+        return _rows(partition.value, self._row_options)
 
 
 class _PruningReader(_ArchiveReader):
@@ -191,9 +191,9 @@ def _narrow(wanted: Wanted, filter_: Any) -> Wanted:
 class _ArchiveStreamReader(StepReader):
     """Reads an archive that grows, as a stream."""
 
-    def __init__(self, growth: Growth, wish: RowOptions) -> None:
+    def __init__(self, growth: Growth, row_options: RowOptions) -> None:
         super().__init__(growth)
-        self._wish = wish
+        self._row_options = row_options
 
     def parts_of(self, steps: list[MicroBatch]) -> Sequence[InputPartition]:
         planned: dict[Place, tuple[PlannedFile, list[Split]]] = {}
@@ -205,28 +205,28 @@ class _ArchiveStreamReader(StepReader):
         return [InputPartition(task.splits) for task in group_into_tasks(list(planned.values()), TASK_BYTES)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(partition.value, self._wish)
+        return _rows(partition.value, self._row_options)
 
 
-def _rows(splits: Sequence[tuple[Format, Split]], wish: RowOptions) -> Iterator[pa.RecordBatch]:
+def _rows(splits: Sequence[tuple[Format, Split]], row_options: RowOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of splits. In the mode FAILFAST, raises InputError for a bad record."""
     for form, split in splits:
-        yield from to_rows(read_split(form, split, wish.of_records), wish)
+        yield from to_rows(read_split(form, split, row_options.of_records), row_options)
 
 
-def to_rows(items: Iterable[Item], wish: RowOptions) -> Iterator[pa.RecordBatch]:
+def to_rows(items: Iterable[Item], row_options: RowOptions) -> Iterator[pa.RecordBatch]:
     """Yield what was read as rows. In the mode FAILFAST, raises InputError for a bad record."""
-    schema = wish.schema
+    schema = row_options.schema
     for item in items:
         if isinstance(item, Skipped):
             continue
         if not isinstance(item, Bad):
             yield _row_batch(item, schema)
-        elif wish.mode == "FAILFAST":
+        elif row_options.mode == "FAILFAST":
             raise InputError(f"{item.source}: at {item.offset}: {item.reason}")
-        elif wish.mode == "PERMISSIVE":
+        elif row_options.mode == "PERMISSIVE":
             text = f"{item.reason}: {escape_bytes(item.sample)}" if item.sample else item.reason
-            row = {"source": escape(item.source), "offset": item.offset, wish.corrupt: escape(text)}
+            row = {"source": escape(item.source), "offset": item.offset, row_options.corrupt: escape(text)}
             yield pa.RecordBatch.from_pylist([{name: row.get(name) for name in schema.names}], schema)
 
 

@@ -45,7 +45,7 @@ from bindings.auditing.spark.frames import run_on
 from bindings.auditing.spark.gathering import run_tasks
 from bindings.auditing.spark.growth import STEP_BYTES, Growth, MicroBatch, write_whole
 from bindings.auditing.spark.ledger import BatchLedger, LedgerEntry
-from bindings.auditing.spark.session import register
+from bindings.auditing.spark.session import register_source
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError
 from exchange.text.display import count_noun
@@ -171,7 +171,7 @@ def follow(
         if not Path(root).exists():
             raise InputError(f"{archive}: there is no such file or folder")
         folder, begun = _epoch(root, studies, state, selection, mapping)
-        register(spark, SplitSource)
+        register_source(spark, SplitSource)
         options = {"path": root, "state": str(folder / "files"), "step_bytes": str(step_bytes)} | encode_options(
             mapping
         )

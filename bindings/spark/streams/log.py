@@ -8,6 +8,7 @@ waits for an offset below a message that was seen does not: that message, or a l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -18,6 +19,8 @@ from exchange.amqp import ContentHeader
 from exchange.amqp.streams import fingerprint_message
 from exchange.errors import InputError
 from exchange.text.display import count_noun
+
+LOG: Final = logging.getLogger("hashstar.spark")
 
 Position: TypeAlias = int | str | datetime
 """Where reading begins: an offset, ``first``, ``last``, ``next``, an age as ``1h``, or a time."""
@@ -162,7 +165,7 @@ def read_range(
     """
     stream, expected, end = wanted
     gaps: list[OffsetRange] = []
-    failures = 0
+    tries = Tries(pause)
     while True:
         try:
             with connect() as broker:
@@ -170,16 +173,28 @@ def read_range(
                     for message in _read(broker, OffsetRange(stream, expected, end)):
                         if message.offset > expected:
                             gaps.append(OffsetRange(stream, expected, min(message.offset, end)))
-                        expected, failures = message.offset + 1, 0
+                        expected, tries.failures = message.offset + 1, 0
                         if message.offset < end:
                             yield message
                 _report_gaps(broker, gaps, lose)
                 return
         except (Lost, OperationRefused) as error:
-            if failures == RETRIES or is_final(error):
-                raise
-            pause(PAUSES[min(failures, len(PAUSES) - 1)])
-            failures += 1
+            tries.wait_after(error)
+
+
+class Tries:
+    """Connections in a row that were lost. ``pause`` sleeps."""
+
+    def __init__(self, pause: Callable[[float], None]) -> None:
+        self._pause: Final = pause
+        self.failures = 0
+
+    def wait_after(self, error: Lost | OperationRefused) -> None:
+        """Pause before the next try. Raises the error if that is of no use, or there were too many."""
+        if self.failures == RETRIES or is_final(error):
+            raise error
+        self._pause(PAUSES[min(self.failures, len(PAUSES) - 1)])
+        self.failures += 1
 
 
 def is_final(error: Lost | OperationRefused) -> bool:
@@ -222,6 +237,8 @@ def describe_loss(stream: str, start: int, lost: int, first: int) -> str:
     )
 
 
-def refuse_loss(text: str) -> InputError:
-    """Return the error for lost data, with the way out."""
-    return InputError(f'{text}; .option("failOnDataLoss", "false") goes on without them, and says how many')
+def report_loss(text: str, *, fails: bool) -> None:
+    """Log a loss of data, or raise InputError with the way out."""
+    if fails:
+        raise InputError(f'{text}; .option("failOnDataLoss", "false") goes on without them, and says how many')
+    LOG.warning(text)

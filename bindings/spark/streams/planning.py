@@ -5,7 +5,6 @@ It runs in the driver, and keeps nothing that a checkpoint needs: what is planne
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic, sleep
@@ -15,19 +14,18 @@ from bindings.applying.amqp import Lost, OperationRefused
 from bindings.spark.streams.log import (
     EMPTY_SECONDS,
     FIRST_SECONDS,
-    PAUSES,
-    RETRIES,
     Connect,
     OffsetRange,
     Position,
     StreamBroker,
     StreamMessage,
+    Tries,
     describe_loss,
     find_first,
     find_last,
     find_message,
     is_final,
-    refuse_loss,
+    report_loss,
 )
 from bindings.spark.streams.offsets import FRESH, Offsets, Reached, limit_ends, plan_ranges
 from exchange.errors import InputError
@@ -42,7 +40,6 @@ BEHIND_SECONDS: Final = 30.0
 NOT_FOUND: Final = 404
 
 T = TypeVar("T")
-log = logging.getLogger("hashstar.spark")
 
 
 class StreamNames(NamedTuple):
@@ -203,26 +200,23 @@ class Planner:
         return 0
 
     def _lose(self, text: str) -> None:
-        if self._fail_on_data_loss:
-            raise refuse_loss(text)
-        log.warning(text)
+        report_loss(text, fails=self._fail_on_data_loss)
 
     def _ask(self, question: Callable[[StreamBroker], T]) -> T:
         """Ask the broker, and again on a new connection if it is lost. Raises InputError."""
-        failures = 0
-        while True:
-            try:
-                if self._broker is None:
-                    self._broker = self._open.enter_context(self._connect())
-                return question(self._broker)
-            except (Lost, OperationRefused) as error:
-                if is_final(error):  # the connection stays as it is
-                    raise InputError(str(error)) from None
-                self.close()
-                if failures == RETRIES:
-                    raise InputError(str(error)) from None
-                self._pause(PAUSES[min(failures, len(PAUSES) - 1)])
-                failures += 1
+        tries = Tries(self._pause)
+        try:
+            while True:
+                try:
+                    if self._broker is None:
+                        self._broker = self._open.enter_context(self._connect())
+                    return question(self._broker)
+                except (Lost, OperationRefused) as error:
+                    if not is_final(error):  # else the connection stays as it is
+                        self.close()
+                    tries.wait_after(error)
+        except (Lost, OperationRefused) as error:
+            raise InputError(str(error)) from None
 
 
 def _find_start(broker: StreamBroker, name: str, position: Position) -> Reached:

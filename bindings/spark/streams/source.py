@@ -32,7 +32,6 @@ checkpoint: so a sink of Spark that writes each micro-batch once has each messag
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,12 +47,12 @@ from pyspark.sql.types import StructType
 from bindings.applying.amqp import require_pika
 from bindings.archive.reading import SAMPLE_BYTES, Bad, Item
 from bindings.archive.record import Rows
-from bindings.auditing.spark.session import find_spark_version, register, ship_packages
+from bindings.auditing.spark.session import find_spark_version, register_source, ship_packages
 from bindings.auditing.spark.source import RowOptions, to_rows
 from bindings.auditing.spark.streaming import SupportsTriggerAvailableNow
 from bindings.sources.address import parse_address
 from bindings.spark.streams.client import PREFETCH, Login
-from bindings.spark.streams.log import OffsetRange, Position, StreamMessage, describe_loss, read_range, refuse_loss
+from bindings.spark.streams.log import OffsetRange, Position, StreamMessage, describe_loss, read_range, report_loss
 from bindings.spark.streams.offsets import decode_offsets, encode_offsets
 from bindings.spark.streams.planning import Planner, StreamNames, find_whole
 from exchange.amqp import MalformedHeader
@@ -75,8 +74,6 @@ OPTIONS: Final = (
     "maxOffsetsPerTrigger", "failOnDataLoss", "prefetch", "caFile", "certFile", "keyFile", "serverName", "columns",
     "mode", "columnNameOfCorruptRecord",
 )  # fmt: skip
-
-log = logging.getLogger("hashstar.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,7 @@ def register_streams(spark: SparkSession) -> None:
     find_spark_version()
     require_pika()
     ship_packages(spark)
-    register(spark, StreamSource)
+    register_source(spark, StreamSource)
 
 
 class StreamSource(DataSource):
@@ -208,12 +205,19 @@ class _RangePartition(InputPartition):
         super().__init__(wanted)
 
 
-class _StreamBatchReader(DataSourceReader):
-    """Reads what streams have now."""
+class _RangeReader:
+    """Reads in a task what was planned in the driver."""
 
-    def __init__(self, settings: StreamSettings, wish: RowOptions) -> None:
+    def __init__(self, settings: StreamSettings, row_options: RowOptions) -> None:
         self._settings = settings
-        self._wish = wish
+        self._row_options = row_options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return to_rows(read_items(self._settings, partition.value, self._row_options.of_records), self._row_options)
+
+
+class _StreamBatchReader(_RangeReader, DataSourceReader):
+    """Reads what streams have now."""
 
     def partitions(self) -> Sequence[InputPartition]:
         planner = self._settings.make_planner()
@@ -223,18 +227,14 @@ class _StreamBatchReader(DataSourceReader):
             planner.close()
         return [_RangePartition(each) for each in ranges] or [_RangePartition(OffsetRange("", 0, 0))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return to_rows(read_items(self._settings, partition.value, self._wish.of_records), self._wish)
 
-
-class _GrowingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _GrowingStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams as they grow."""
 
-    def __init__(self, settings: StreamSettings, wish: RowOptions) -> None:
+    def __init__(self, settings: StreamSettings, row_options: RowOptions) -> None:
         if settings.most is not None and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise InputError("maxOffsetsPerTrigger needs pyspark 4.2 or later")
-        self._settings = settings
-        self._wish = wish
+        super().__init__(settings, row_options)
         self._planner: Planner | None = None
         self._holds = False
 
@@ -263,9 +263,6 @@ class _GrowingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [_RangePartition(each) for each in self._plan().plan(decode_offsets(start), decode_offsets(end))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return to_rows(read_items(self._settings, partition.value, self._wish.of_records), self._wish)
-
     def stop(self) -> None:
         if self._planner is not None:
             self._planner.close()
@@ -280,10 +277,7 @@ def read_items(settings: StreamSettings, wanted: OffsetRange, columns: Sequence[
     """Yield the messages of a range as records, and `Bad` for one whose headers cannot be read."""
 
     def lose(lost: int, first: int) -> None:
-        text = describe_loss(wanted.stream, wanted.start, lost, first)
-        if settings.fail_on_data_loss:
-            raise refuse_loss(text)
-        log.warning(text)
+        report_loss(describe_loss(wanted.stream, wanted.start, lost, first), fails=settings.fail_on_data_loss)
 
     if wanted.start == wanted.end:
         return
