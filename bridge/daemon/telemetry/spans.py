@@ -103,7 +103,7 @@ class _TracedSource:
         self.lanes: dict[Hashable, deque[Delivery]] = {}
         place = next(iter(source.places), None)
         self.system: Final = MEMORY if place is None else place.system
-        self.queue: Final = source.name if place is None else place.name.partition(" ")[2]
+        self.queue: Final = source.name if place is None else place.name.partition(" ")[2] or source.name
         self.own: Final[dict[str, Any]] = {
             "messaging.system": self.system, "messaging.operation.type": "process",
             "messaging.operation.name": "process",

@@ -319,6 +319,10 @@ def read_rabbitmq() -> Delivery:
     return Delivery(build_lazy_message("orders", "order.\udcff", content, b"body"), 1, 9, origin="queue billing")
 
 
+def read_archive() -> Delivery:
+    return Delivery(order(traceparent=PARENT), "days/part-00000.parquet", 0, origin="days")
+
+
 SOURCES: dict[str, tuple[str, Callable[[], Delivery], str, dict[str, Any]]] = {
     "kafka": (
         'url = "kafka://127.0.0.1:1"\ntopics = ["orders"]\ngroup = "g"', read_kafka, "process orders",
@@ -335,6 +339,7 @@ SOURCES: dict[str, tuple[str, Callable[[], Delivery], str, dict[str, Any]]] = {
         {"messaging.destination.name": "orders:order.?:billing",
          "messaging.rabbitmq.destination.routing_key": "order.?", "messaging.rabbitmq.message.delivery_tag": 9},
     ),
+    "archive": ('url = "archive:days"', read_archive, "process in", {"messaging.destination.name": "in"}),
 }  # fmt: skip
 TARGETS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "kafka": ('url = "kafka://127.0.0.1:1"\nqueues = { q = "bills" }', "bills", {}),
