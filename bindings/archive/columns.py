@@ -119,7 +119,8 @@ def explain_missing(names: Iterable[str], given: Mapping[str, str], source: str 
     missing = [field for field in NEEDED if field not in places]
     ways = " ".join(f"--column {field}={_find_nested(field, listed) or 'NAME'}" for field in missing)
     taken = f" (taken: {describe_places(places)})" if places else ""
-    return f"its columns are {_listed(listed)}{taken}; name them with {ways} (in Python: FieldMapping)"
+    elsewhere = "in Python: FieldMapping, in a bridge: columns"
+    return f"its columns are {_listed(listed)}{taken}; name them with {ways} ({elsewhere})"
 
 
 def _find_nested(field: str, names: Iterable[str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from bindings.archive.columns import TAKEN
 from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.places import read_file_size
@@ -97,7 +98,7 @@ def _check_spools(root: Path) -> list[Finding]:
 
 def check_source(path: str, mapping: FieldMapping, settled: Path | None, *, follow: bool) -> list[Finding]:
     """Check whether there is an archive at a path, and how far its replay is, which the file ``settled`` keeps."""
-    findings = [*_check_archive(path, mapping, follow), *_check_settled(settled)]
+    findings = [*_check_archive(path, mapping, follow), *_check_settled(settled, mapping)]
     if settled is not None and not any(each.level == "error" for each in findings):
         findings += _check_changed(path, mapping, settled)
     return findings
@@ -116,7 +117,12 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
     except OSError as error:
         return [Finding("error", f"{path}: cannot be read: {error.strerror}", "url")]
     counts = f"{count_noun(len(archive.files), 'file')}, {count_noun(size, 'byte')}"
-    return [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}", "url"), *_check_files(archive)]
+    notes = [form.note_of(file) for file, form in archive.files[:1]]
+    taken = "".join([f"; {note}" for note in notes if note.startswith(TAKEN)])
+    findings = [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}{taken}", "url"), *_check_files(archive)]
+    if mapping.columns and archive.files and not taken:
+        findings.append(Finding("warning", f"{path}: {archive.names[0]} has no columns to be named", "columns"))
+    return findings
 
 
 def _check_files(archive: Archive) -> list[Finding]:
@@ -131,11 +137,11 @@ def _check_files(archive: Archive) -> list[Finding]:
     return []
 
 
-def _check_settled(path: Path | None) -> list[Finding]:
+def _check_settled(path: Path | None, mapping: FieldMapping) -> list[Finding]:
     if path is None:
         return [Finding("ok", "how far the replay is will not be kept: each run begins at the beginning", "state")]
     try:
-        settled = Settled.read(path)
+        settled = Settled.read(path, mapping)
     except InputError as error:
         return [Finding("error", str(error), "state")]
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
@@ -147,7 +153,7 @@ def _check_settled(path: Path | None) -> list[Finding]:
 
 def _check_changed(path: str, mapping: FieldMapping, settled: Path) -> list[Finding]:
     """Return which files are not those any more that were settled: they are read from their beginning."""
-    known = list(Settled.read(settled).files)
+    known = list(Settled.read(settled, mapping).files)
     files = [str(place) for place, _ in detect(path, mapping).files]
     ArchiveFiles(known).look({name_within(path, file): file for file in files})
     changed = [each.name for each in known if each.is_gone]

@@ -63,11 +63,13 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
 
 
 def _mapping(table: Table) -> FieldMapping:
-    """Return how records of Kafka and RocketMQ become messages: the source may set their exchange and key."""
-    exchange, routing_key = table.reread_text(EXCHANGE.name), table.reread_text(ROUTING_KEY.name)
+    """Return how records become messages. Where the source sets their exchange or key, they need none of their own."""
+    places = {key.name: f"={text}" for key in (EXCHANGE, ROUTING_KEY) if (text := table.reread_text(key.name))}
+    columns = keys.COLUMNS.read(table)
     return FieldMapping(
-        USUAL.exchange if exchange is None else f"={exchange}",
-        USUAL.routing_key if routing_key is None else f"={routing_key}",
+        places.get(EXCHANGE.name, USUAL.exchange),
+        places.get(ROUTING_KEY.name, USUAL.routing_key),
+        tuple(sorted({**places, **columns}.items())) if columns else (),
     )
 
 

@@ -38,8 +38,8 @@ class ArchiveSource(Source):
     fast, None as fast as the pump reads; a record with an earlier time than the one before comes at once. With
     ``follow`` the stream does not end, and continues when the archive grows. ``settled`` is the file that keeps how far
     the replay is settled; without it each replay begins at the beginning. Records without a body are delivered only
-    with ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP. About ``chunk_bytes`` of bodies are
-    prepared at once, and the same amount waits to be read.
+    with ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP, and names the columns of other
+    programs. About ``chunk_bytes`` of bodies are prepared at once, and the same amount waits to be read.
 
     ``unreadable`` and ``skipped`` count the records that were not delivered, by reason.
     """
@@ -137,7 +137,7 @@ class ArchiveSource(Source):
             if self._unkept is not None:
                 raise InputError(self._unkept)
         elif self._settled is None or self._settled_path is not None:
-            self._settled = await asyncio.to_thread(Settled.read, self._settled_path)
+            self._settled = await asyncio.to_thread(Settled.read, self._settled_path, self._mapping)
         if self._settled.files:
             count = sum([records for records, _ in self._settled.files.values()])
             LOG.info("%s: continues after %s records, as %s says", self.name, f"{count:,}", self._settled_path)

@@ -83,27 +83,35 @@ class Settled:
     path: Path | None
     files: dict[ArchiveFile, tuple[int, int | None]] = field(default_factory=dict)
     """File -> number of its records that are settled, and its size if those are all."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Field -> column with which they were read: with others, other rows are records, and numbers mean others."""
 
     @classmethod
-    def read(cls, path: Path | None) -> Settled:
-        """Read the file, if there is one. Raises InputError if it is something else."""
+    def read(cls, path: Path | None, mapping: FieldMapping = USUAL) -> Settled:
+        """Read the file, if there is one. Raises InputError if it is something else, or is of other columns."""
         if path is None:
             return cls(None)
+        columns = {name: place for name, place in mapping.columns if place == "=" or not place.startswith("=")}
         try:
             with open_file(path) as file:
                 saved = parse_leniently(file.read())
             if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
+            before = saved.get("columns", {})
+            if saved["files"] and before != columns:
+                taken = ", ".join([f"{name} = {place!r}" for name, place in before.items()]) or "those found by name"
+                raise InputError(f"{path}: is of a replay with other columns: {taken}; remove it to begin anew")
             prints = {
                 name: Fingerprint(int(size), int(inode), int(length), str(digest))
                 for name, (size, inode, length, digest) in saved.get("fingerprints", {}).items()
             }
-            return cls(path, {
+            files = {
                 ArchiveFile(name, prints.get(name, NEVER_SEEN)): (int(n), size)
                 for name, (n, size) in saved["files"].items()
-            })  # fmt: skip
+            }
+            return cls(path, files, columns)
         except FileNotFoundError:
-            return cls(path)
+            return cls(path, columns=columns)
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -118,6 +126,7 @@ class Settled:
             "version": VERSION,
             "files": {each.name: done for each, done in there.items()},
             "fingerprints": {each.name: each.fingerprint for each in there},
+            "columns": self.columns,
         }
         with replace_file(self.path, durable=True) as file:
             file.write(json.dumps(saved, separators=(",", ":")).encode())
