@@ -121,7 +121,9 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
     taken = "".join([f"; {note}" for note in notes if note.startswith(TAKEN)])
     findings = [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}{taken}", "url"), *_check_files(archive)]
     if mapping.columns and archive.files and not taken:
-        findings.append(Finding("warning", f"{path}: {archive.names[0]} has no columns to be named", "columns"))
+        findings.append(
+            Finding("warning", f"{path}: read as {archive.names[0]}, by its own names: columns do nothing", "columns")
+        )
     return findings
 
 

@@ -115,10 +115,15 @@ async def test_a_check_says_which_columns_are_taken_and_which_are_missing(tmp_pa
 
 @on_a_loop
 async def test_a_check_warns_of_columns_where_there_is_nothing_to_name(tmp_path: Path) -> None:
-    traced = {"timestamp": "2026-11-01 00:00:00:000", "type": "published", "exchange": "orders", "routing_keys": ["k"]}
-    (tmp_path / "trace.log").write_text(json.dumps({**traced, "payload": "", "properties": {}}) + "\n")
+    traced = {
+        "timestamp": "2026-11-21T06:28:00.431+00:00", "type": "published", "node": "r@h", "connection": "c",
+        "vhost": "/", "user": "g", "channel": 1, "exchange": "orders", "queue": "none", "routed_queues": ["q"],
+        "routing_keys": ["k"], "properties": {}, "payload": "",
+    }  # fmt: skip
+    (tmp_path / "trace.log").write_text(json.dumps(traced) + "\n")
     findings = await build(tmp_path, "trace.log", f"columns = {COLUMNS}").check()
     assert [(each.level, each.key) for each in findings] == [("ok", "url"), ("warning", "columns"), ("ok", "state")]
+    assert "read as RabbitMQ tracing log, JSON" in findings[1].text
 
 
 @on_a_loop
