@@ -106,7 +106,8 @@ class AuditInput:
     topics: tuple[str, ...]
     mapping: FieldMapping = USUAL
     notices: tuple[str, ...] = ()
-    """What was taken of archives: those that were given several times are read once; which columns are which fields."""
+    """What was taken of archives: those that were given several times are read once; which columns are which fields;
+    what a mapping says in vain."""
 
     @property
     def files(self) -> Archive | None:
@@ -240,7 +241,8 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Pat
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
     taken = [f"{path}: {note}" for path, note in map(_first_note, found) if note.startswith(TAKEN)]
     kept = tuple([archive for archive in found if archive.all_files])
-    return AuditInput(kept, topics, mapping, (*repeats, *taken))
+    unused = [f"{archive.path}: {each}" for archive in found for each in archive.unused]
+    return AuditInput(kept, topics, mapping, (*repeats, *taken, *unused))
 
 
 def _first_note(archive: Archive) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bindings.archive.avro.records import Avro
-from bindings.archive.columns import NEEDED, explain_absent, explain_missing, find_first_name
+from bindings.archive.columns import NEEDED, TAKEN, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.json_lines import JsonLines
@@ -66,6 +66,10 @@ NO_ARCHIVE: Final = NoArchive()
 STORE_CALLS: Final = 16
 """Number of files of a store that are looked at at a time: each costs a few requests."""
 FORMATS: Final = list_formats(USUAL)
+NO_RECORDS: Final = "the places of exchange and routing key are for records of Kafka and RocketMQ, and it has none"
+NO_COLUMNS: Final = "columns are named, and it is read by its own names"
+RECORDS: Final = (Connect, RocketmqLog, KafkaSegment, KafkaLines)
+"""Formats of records whose exchange and routing key a mapping places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Archive:
     """Files of no known format."""
     repeated: int = 0
     """Number of paths that are left out because they lead to a file that the archive has under another path."""
+    unused: tuple[str, ...] = ()
+    """What a mapping of fields says that decides nothing here: `NO_RECORDS`, `NO_COLUMNS`."""
 
     @property
     def all_files(self) -> tuple[tuple[Place, Format], ...]:
@@ -103,6 +109,7 @@ class Archive:
     def notes(self) -> tuple[str, ...]:
         """Caveats for users of the counts."""
         notes = [note for path, form in self.files if (note := form.note_of(path))]
+        notes += self.unused
         if self.repeated:
             notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
         return tuple(dict.fromkeys(notes))
@@ -127,9 +134,20 @@ def detect(path: str, mapping: FieldMapping | None = None, recognise: Recognise 
     Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
     try:
-        return _detect(path, FORMATS if mapping is None else list_formats(mapping), recognise)
+        archive = _detect(path, FORMATS if mapping is None else list_formats(mapping), recognise)
+        return archive if mapping is None else replace(archive, unused=(*_list_unused(archive, mapping),))
     except OSError as error:
         raise InputError(f"{error.filename or show_place(path)}: cannot be read: {error.strerror}") from None
+
+
+def _list_unused(archive: Archive, mapping: FieldMapping) -> Iterator[str]:
+    """Yield what a mapping says in vain; a file of each format is opened where it names columns."""
+    files = {form: path for path, form in reversed(archive.files)}
+    places = mapping.exchange, mapping.routing_key
+    if places != (USUAL.exchange, USUAL.routing_key) and not any(isinstance(form, RECORDS) for form in files):
+        yield NO_RECORDS
+    if mapping.columns and not any(form.note_of(path).startswith(TAKEN) for form, path in files.items()):
+        yield NO_COLUMNS
 
 
 def refuse_within(path: Path, archives: Iterable[str], what: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bindings.archive.columns import TAKEN
-from bindings.archive.formats.detect import Archive, detect
+from bindings.archive.formats.detect import NO_COLUMNS, Archive, detect
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.places import read_file_size
 from bindings.sources.files import make_folders
@@ -120,10 +120,8 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
     notes = [form.note_of(file) for file, form in archive.files[:1]]
     taken = "".join([f"; {note}" for note in notes if note.startswith(TAKEN)])
     findings = [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}{taken}", "url"), *_check_files(archive)]
-    if mapping.columns and archive.files and not taken:
-        findings.append(
-            Finding("warning", f"{path}: read as {archive.names[0]}, by its own names: columns do nothing", "columns")
-        )
+    if NO_COLUMNS in archive.unused:
+        findings.append(Finding("warning", f"{path}: {NO_COLUMNS}", "columns"))
     return findings
 
 

@@ -15,14 +15,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.columns import find_places, to_table
-from bindings.archive.formats.detect import detect
+from bindings.archive.columns import TAKEN, find_places, to_table
+from bindings.archive.formats.detect import NO_COLUMNS, NO_RECORDS, detect
 from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.mapping import COLUMNS, FieldMapping, parse_columns
 from bindings.archive.reading import Bad, Bias
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.times import parse_time
-from bindings.auditing.run import audit
+from bindings.auditing.run import audit, open_traffic
 from bindings.auditing.spark.streaming import decode_mapping, encode_options
 from bindings.commands.archive import archive_command
 from exchange import Binding, Exchange, Queue, Topology
@@ -446,6 +446,28 @@ def test_our_own_files_beside_others_need_no_mapping(tmp_path: Path) -> None:
 
 
 NESTED = {"meta": {"exch": "orders", "rk": "a.b"}, "body": "x"}
+
+
+def test_what_a_mapping_says_in_vain_is_a_note_and_a_notice_of_the_audit(tmp_path: Path) -> None:
+    lines, records = tmp_path / "lines.jsonl", tmp_path / "records.jsonl"
+    lines.write_text('{"exch": "a", "rk": "k", "meta": {}}\n')
+    records.write_text('{"topic": "t", "partition": 0, "offset": 0, "key": "k", "payload": "x"}\n')
+    named, placed = FieldMapping(columns=(("headers", "meta"),)), FieldMapping("=a")
+    both = FieldMapping("=a", columns=(("headers", "meta"),))
+    for path, mapping, unused in (
+        (lines, FieldMapping(), ()), (records, FieldMapping(), ()), (lines, named, ()), (records, placed, ()),
+        (lines, placed, (NO_RECORDS,)), (lines, both, (NO_RECORDS,)),
+    ):  # fmt: skip
+        archive = detect(str(path), mapping)
+        assert archive.unused == unused, (path.name, mapping)
+        assert {*unused} <= {*archive.notes}
+        assert [each for each in open_traffic([str(path)], mapping).notices if TAKEN not in each] == [
+            f"{path}: {each}" for each in unused
+        ]
+    with ParquetWriter(tmp_path / "ours", Bias.EVERYTHING) as writer:
+        writer.write(build_batch([Record(Message("a", "k"))]))
+    there = FieldMapping("=a", columns=(("headers", "source"),))
+    assert detect(str(tmp_path / "ours"), there).unused == (NO_RECORDS, NO_COLUMNS)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

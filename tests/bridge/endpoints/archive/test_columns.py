@@ -123,7 +123,7 @@ async def test_a_check_warns_of_columns_where_there_is_nothing_to_name(tmp_path:
     (tmp_path / "trace.log").write_text(json.dumps(traced) + "\n")
     findings = await build(tmp_path, "trace.log", f"columns = {COLUMNS}").check()
     assert [(each.level, each.key) for each in findings] == [("ok", "url"), ("warning", "columns"), ("ok", "state")]
-    assert "read as RabbitMQ tracing log, JSON" in findings[1].text
+    assert "columns are named, and it is read by its own names" in findings[1].text
 
 
 @on_a_loop
