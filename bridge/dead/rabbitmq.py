@@ -1,6 +1,7 @@
 """Look at the messages of a queue or stream of RabbitMQ, and leave them there.
 
-A stream is read from its first offset; nothing changes. Other queues are held (`bridge.dead.held`) with nothing chosen.
+A stream is read from its first offset up to where it ends; nothing changes. Other queues are held (`bridge.dead.held`)
+with nothing chosen.
 A classic queue puts messages where they were, and marks them as redelivered. A quorum queue counts that as a delivery
 up to RabbitMQ 4.2, which brings each message nearer to a delivery limit: such a queue is not read unless the user
 allows it.
@@ -23,7 +24,7 @@ from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.refusals import NOT_FOUND, explain_refusal
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
-from exchange.amqp.streams import STREAM_OFFSET, read_offset
+from exchange.amqp.streams import EMPTY_SECONDS, FIRST_SECONDS, STREAM_OFFSET, read_offset
 from exchange.entities.releases import find_profile
 from exchange.errors import BrokerError, InputError
 from exchange.limits import SHORTSTR_BYTES
@@ -31,8 +32,6 @@ from exchange.values.message import Message
 
 AT_ONCE: Final = 256
 """Maximum number of messages of a stream that have come and are not acknowledged."""
-IDLE_SECONDS: Final = 1.0
-"""Seconds without a message after which a stream has ended, if it has fewer than its broker has counted."""
 
 
 async def peek(
@@ -53,7 +52,7 @@ async def peek(
         deadline = asyncio.get_running_loop().time() + bounds.seconds
         kind = await find_type(connection, queue)
         if kind == "stream":
-            await reader.read(connection, wanted, deadline)
+            total = await reader.read(connection, total, bounds.messages, deadline)
         elif not allow_counted:
             await _check_uncounted(connection, queue, kind, management)
     except BrokerError as error:
@@ -149,52 +148,53 @@ class _StreamReader:
     def __init__(self, queue: str, rows: RowWriter) -> None:
         self._queue: Final = queue
         self._rows: Final = rows
-        self._news: Final = asyncio.Event()
+        self._begun: Final = asyncio.Event()
+        """Set when the first message has come, or the connection is lost."""
         self._trouble: Disconnected | None = None
-        self._wanted = 0
+        self._most: int | None = None
         self._last = 0
         """The last delivery tag."""
 
     def lose(self, error: Disconnected) -> None:
         """Take note that the connection is lost."""
         self._trouble = error
-        self._news.set()
+        self._begun.set()
 
-    async def read(self, connection: Connection, wanted: int, deadline: float) -> None:
-        """Read from the beginning. Raises BrokerError, Disconnected."""
-        channel = await connection.channel()
-        channel.on_events = self._take
-        self._wanted = wanted
-        await channel.consume(self._queue, exclusive=False, arguments={STREAM_OFFSET: "first"}, prefetch=AT_ONCE)
-        acked = 0
-        while self._rows.count < wanted:
-            if self._last - acked >= AT_ONCE // 2:
-                acked = self._last
-                connection.write(encode_ack(channel.number, acked, multiple=True))  # asks for more
-            before = self._rows.count
-            until = asyncio.get_running_loop().time() + IDLE_SECONDS
-            if not await self._wait(min(deadline, until)) or self._rows.count == before:
-                break
+    async def read(self, connection: Connection, counted: int, most: int | None, deadline: float) -> int:
+        """Read from the beginning, and return how many messages there are: exactly, if the end was reached, else at
+        least, as far as is known. ``counted`` is what the broker counts, late, and with offsets that have no message.
 
-    async def _wait(self, until: float) -> bool:
-        """Wait for news; return False when time is up. Raises Disconnected."""
-        if self._trouble is not None:
-            raise self._trouble
-        self._news.clear()
+        An acknowledgement lets the channel read the stream on before it answers what it is asked next. So if nothing
+        has come before that answer, there is nothing more; only the first message is waited for. Raises BrokerError,
+        Disconnected.
+        """
+        self._most = most
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                await self._news.wait()
-        if self._trouble is not None:
-            raise self._trouble
-        return self._news.is_set()
+            async with asyncio.timeout_at(deadline):
+                channel = await connection.channel()
+                channel.on_events = self._take
+                first = {STREAM_OFFSET: "first"}
+                await channel.consume(self._queue, exclusive=False, arguments=first, prefetch=AT_ONCE)
+                async with asyncio.timeout(FIRST_SECONDS if counted else EMPTY_SECONDS):
+                    await self._begun.wait()
+                if self._trouble is not None:
+                    raise self._trouble
+                acked = 0
+                while acked < self._last == self._rows.count:
+                    acked = self._last
+                    connection.write(encode_ack(channel.number, acked, multiple=True))
+                    await channel.ask("basic_qos", prefetch_count=AT_ONCE)
+                if acked == self._last:
+                    return self._rows.count
+        return max(counted, self._last)
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, Arrived):
                 self._last = event.tag
-                if self._rows.count < self._wanted:
+                self._begun.set()
+                if self._most is None or self._rows.count < self._most:
                     self._add(event)
-        self._news.set()
 
     def _add(self, event: Arrived) -> None:
         content = ContentHeader(event.properties)

@@ -14,6 +14,10 @@ from exchange.values.field_values import resolve_type
 
 STREAM_OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
+FIRST_SECONDS: Final = 10.0
+"""Maximum number of seconds until a stream that has messages delivers the first one."""
+EMPTY_SECONDS: Final = 2.0
+"""The same for a stream of which the broker counts no messages: its count is some seconds old."""
 OFFSET_DIGITS: Final = 18
 """Maximum number of digits of an offset: AMQP's integers have 64 bits."""
 

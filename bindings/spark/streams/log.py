@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from bindings.applying.amqp import Lost, OperationRefused
 from exchange.amqp import ContentHeader
-from exchange.amqp.streams import fingerprint_message
+from exchange.amqp.streams import EMPTY_SECONDS, FIRST_SECONDS, fingerprint_message
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 
@@ -25,10 +25,6 @@ LOG: Final = logging.getLogger("hashstar.spark")
 Position: TypeAlias = int | str | datetime
 """Where reading begins: an offset, ``first``, ``last``, ``next``, an age as ``1h``, or a time."""
 
-FIRST_SECONDS: Final = 10.0
-"""Maximum number of seconds until a stream that has messages delivers the first one."""
-EMPTY_SECONDS: Final = 2.0
-"""The same for a stream of which the broker counts no messages: its count is some seconds old."""
 READ_SECONDS: Final = 60.0
 """Maximum number of seconds until the next message, of those that are known to be there."""
 ROUNDS: Final = 64

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from bindings.applying.amqp import Lost, OperationRefused
 from bindings.spark.streams.log import (
-    EMPTY_SECONDS,
-    FIRST_SECONDS,
     Connect,
     OffsetRange,
     Position,
@@ -28,6 +26,7 @@ from bindings.spark.streams.log import (
     report_loss,
 )
 from bindings.spark.streams.offsets import FRESH, Offsets, Reached, limit_ends, plan_ranges
+from exchange.amqp.streams import EMPTY_SECONDS, FIRST_SECONDS
 from exchange.errors import InputError
 from exchange.limits import PARTITIONS
 

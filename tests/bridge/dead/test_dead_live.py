@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from bridge.cli import hashstar
+from bridge.dead.reading import RowWriter
 from bridge.rocketmq.remoting.message import RocketMessage
+from exchange import Message
 from tests.support.bridge.live_rabbitmq import Broker
+from tests.support.bridge.relay import relay_to
 from tests.support.kafka.topics import topics_at
 from tests.support.rocketmq.topics import topics_at as rocketmq_topics_at
 from tests.support.servers import Server
@@ -186,6 +191,51 @@ def test_a_stream_is_read_from_its_beginning_each_time(brokers: list[Broker]) ->
             assert (report["looked_at"], report["not_looked_at"]) == (1_000, 0), broker.server.version
             assert report["groups"][0]["error"] == "id #"
         assert broker.ready(stream) == 1_000
+
+
+def test_a_stream_is_read_to_its_end_however_long_its_broker_is_silent(
+    brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is what the broker has answered, and no time without a message."""
+    add = RowWriter.add
+
+    def add_and_stall(rows: RowWriter, message: Message, time: int | None, offset: int) -> None:
+        add(rows, message, time, offset)
+        if rows.count == 100:
+            relay.stall()
+            threading.Timer(3.0, relay.go_on).start()
+
+    monkeypatch.setattr(RowWriter, "add", add_and_stall)
+    for broker in brokers:
+        stream = broker.queue(**{"x-queue-type": "stream"})
+        broker.put(stream, *[b"%d" % number for number in range(1_000)])
+        await_ready(broker, stream, 1_000)
+        parts = urlsplit(broker.server.url)
+        with relay_to(parts.hostname or "", parts.port or 0) as relay:
+            url = parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{relay.port}").geturl()
+            report = look(url, "--queue", stream)
+        assert (report["looked_at"], report["not_looked_at"]) == (1_000, 0), broker.server.version
+
+
+def test_offsets_of_a_stream_that_have_no_message_are_not_counted_as_left(brokers: list[Broker]) -> None:
+    """RabbitMQ begins each segment with data of its own, which takes an offset, and counts it."""
+    for broker in brokers:
+        stream = broker.queue(**{"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 1_000})
+        for number in range(20):  # each in a chunk of its own
+            broker.put(stream, b"%d" % number * 500)
+        wait_until(lambda: broker.ready(stream) >= 20)  # noqa: B023
+        assert broker.ready(stream) > 20, broker.server.version
+        whole, part = look(*arguments_of(broker, stream)), look(*arguments_of(broker, stream), "--limit", "20")
+        some = look(*arguments_of(broker, stream), "--limit", "5")
+        found = [(each["looked_at"], each["not_looked_at"]) for each in (whole, part)]
+        assert found == [(20, 0), (20, 0)], broker.server.version
+        assert (some["looked_at"], some["not_looked_at"] >= 15) == (5, True), broker.server.version
+
+
+def test_an_empty_stream_has_nothing(brokers: list[Broker]) -> None:
+    for broker in brokers:
+        report = look(*arguments_of(broker, broker.queue(**{"x-queue-type": "stream"})))
+        assert (report["looked_at"], report["not_looked_at"]) == (0, 0), broker.server.version
 
 
 def test_what_is_no_queue_is_an_error(brokers: list[Broker]) -> None:
