@@ -10,24 +10,22 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, Final
+from typing import Final
 
 import click
-import confluent_kafka
 import pika
 
 from bindings import load
 from exchange import Message, Router
 from tests.dist.__main__ import ROOT, output, step
 from tests.dist.container import IMAGE
+from tests.support.kafka.topics import topics_at
 from tests.support.servers import SERVERS
 from tests.support.unique import free_port, unique_name
-from tests.support.waiting import find_limit
 
 FOLDER: Final = ROOT / "examples/compose"
 ORDERS: Final = 3_000
@@ -54,7 +52,8 @@ def main() -> None:
             ]
             publish(messages, ports["RABBITMQ_PORT"])
             wanted = Counter(arrival for message in messages for arrival in predict(message))
-            arrived = Counter(read_topics(ports["KAFKA_PORT"], wanted.total()))
+            counts = Counter([topic for topic, _, _ in wanted.elements()])
+            arrived = Counter(read_topics(ports["KAFKA_PORT"], counts))
             if arrived != wanted:
                 raise click.ClickException(
                     f"other orders arrived than predicted: {arrived - wanted}, {wanted - arrived}"
@@ -109,24 +108,12 @@ def predict(message: Message) -> Iterator[Arrival]:
         yield TOPICS[queue], partitions.get(queue), message.body
 
 
-def read_topics(port: int, count: int) -> Iterator[Arrival]:
-    """Yield the records of all topics, until as many have come or the time is over, and those that come after them."""
-    consumer: Any = confluent_kafka.Consumer({
-        "bootstrap.servers": f"127.0.0.1:{port}", "group.id": "compose", "auto.offset.reset": "earliest",
-    })  # fmt: skip
-    consumer.subscribe(list(TOPICS.values()))
-    deadline = time.monotonic() + find_limit()
-    seen = 0
-    try:
-        while seen < count and time.monotonic() < deadline:
-            for record in consumer.consume(1000, 1):
-                seen += 1
-                keyed = record.topic() == TOPICS["audit"]
-                yield record.topic(), record.partition() if keyed else None, record.value()
-        for record in consumer.consume(1000, 2):
-            yield record.topic(), record.partition(), record.value()
-    finally:
-        consumer.close()
+def read_topics(port: int, counts: Mapping[str, int]) -> Iterator[Arrival]:
+    """Yield all records of all topics when they have these numbers, or the time is over."""
+    with topics_at(f"127.0.0.1:{port}") as topics:
+        for name in TOPICS.values():
+            for record in topics.read(name, counts.get(name, 0)):
+                yield name, record.partition() if name == TOPICS["audit"] else None, record.value()
 
 
 if __name__ == "__main__":

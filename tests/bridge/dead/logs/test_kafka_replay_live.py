@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from bridge.dead.replaying import WINDOW
@@ -52,20 +50,6 @@ def write(topics: Topics, topic: str, letters: Sequence[tuple[int, bytes | None,
         producer.produce(topic, value, key, partition, headers=headers)
         producer.poll(0)
     assert producer.flush(find_limit()) == 0
-
-
-def read(topics: Topics, topic: str, count: int, partitions: int = 1) -> list[Any]:
-    """Return the records of a topic: at least so many."""
-    consumer = Consumer({**topics.settings, "group.id": "tests", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(partitions)])
-    found: list[Any] = []
-    deadline, last = time.monotonic() + find_limit(), time.monotonic()
-    while (len(found) < count or time.monotonic() - last < 1) and time.monotonic() < deadline:
-        got = consumer.consume(500, 0.5)
-        found += got
-        last = time.monotonic() if got else last
-    consumer.close()
-    return found
 
 
 def spring(topic: str, partition: int, *more: tuple[str, str | bytes | None]) -> Headers:
@@ -116,20 +100,20 @@ def test_letters_go_once_to_the_partition_where_they_died_and_as_they_were(topic
     planned = run(url_of(topics, dead), ledger, "--dry-run")
     assert (planned["action"], planned["goes"]) == ("dry-run", [{"kind": "topic", "name": origin, "count": 24}])
     assert not ledger.exists()
-    assert read(topics, origin, 0, 3) == []
+    assert topics.read(origin, 0) == []
     assert run(url_of(topics, dead), ledger)["moved"] == 24
     again = run(url_of(topics, dead), ledger)
     assert (again["moved"], again["done_before"], again["left"]) == (0, 24, [])
     found = {
-        (each.key(), each.value(), each.partition(), tuple(each.headers()[:-1])) for each in read(topics, origin, 24, 3)
+        (each.key(), each.value(), each.partition(), tuple(each.headers()[:-1])) for each in topics.read(origin, 24)
     }
     assert found == {(key, value, at % 3, tuple(own)) for at, (_, key, value, _) in enumerate(letters)}
-    stamps = [each.headers()[-1] for each in read(topics, origin, 24, 3)]
+    stamps = [each.headers()[-1] for each in topics.read(origin, 24)]
     assert {name for name, _ in stamps} == {REPLAY}
     assert len({value for _, value in stamps}) == 24
     after = {each.group_id for each in topics.admin.list_consumer_groups().result().valid}
     assert "hashstar-dead" not in after - groups
-    assert len(read(topics, dead, 24, 2)) == 24
+    assert len(topics.read(dead, 24)) == 24
 
 
 def test_what_is_selected_is_published_and_the_rest_is_counted(topics: Topics, tmp_path: Path) -> None:
@@ -147,9 +131,7 @@ def test_what_is_selected_is_published_and_the_rest_is_counted(topics: Topics, t
     assert {each["reason"]: each["count"] for each in rest["left"]} == {
         "there is no topic 'no-such-topic', or this user may not see it": 4, "no header says where it died": 1,
     }  # fmt: skip
-    partitions = Counter(
-        (each.value() and int(each.value()) % 2, each.partition()) for each in read(topics, origin, 16, 2)
-    )
+    partitions = Counter((each.value() and int(each.value()) % 2, each.partition()) for each in topics.read(origin, 16))
     assert partitions[0, 1] == 8  # where the headers say
     assert len([each for each in partitions if each[0] == 1]) == 1  # partition 9 is not there: that of the key
 
@@ -176,7 +158,7 @@ def test_only_committed_records_are_published(topics: Topics, tmp_path: Path) ->
     assert (second["moved"], second["not_looked_at"] >= 2) == (0, True)
     producer.commit_transaction(find_limit())
     assert run(url_of(topics, dead), ledger)["moved"] == 2
-    assert [each.value() for each in read(topics, origin, 4)] == [b"0", b"2", b"late", b"behind"]
+    assert [each.value() for each in topics.read(origin, 4)] == [b"0", b"2", b"late", b"behind"]
 
 
 def test_a_topic_that_was_made_anew_is_published_anew(topics: Topics, tmp_path: Path) -> None:
@@ -189,7 +171,7 @@ def test_a_topic_that_was_made_anew_is_published_anew(topics: Topics, tmp_path: 
         assert producer.flush(find_limit()) == 0
         done = run(url_of(topics, name), tmp_path / "ledger")
         assert (done["moved"], done["done_before"]) == (5, 0)
-        assert len(read(topics, origin, count)) == count
+        assert len(topics.read(origin, count)) == count
         topics.admin.delete_topics([name])[name].result(find_limit())
         topics.made.remove(name)
         wait_until(lambda: name not in topics.admin.list_topics(timeout=find_limit()).topics)
@@ -216,7 +198,7 @@ def test_the_letters_of_a_key_stay_in_order_when_partitions_were_added(topics: T
     put(0, 7)
     done = run(url_of(topics, dead), ledger)
     assert (done["moved"], done["done_before"]) == (6, 2)
-    assert [int(each.value()) for each in read(topics, origin, 8)] == [*range(8)]
+    assert [int(each.value()) for each in topics.read(origin, 8)] == [*range(8)]
 
 
 def test_what_retention_has_removed_is_counted_and_the_rest_is_published(topics: Topics, tmp_path: Path) -> None:
@@ -226,7 +208,7 @@ def test_what_retention_has_removed_is_counted_and_the_rest_is_published(topics:
     topics.admin.delete_records([TopicPartition(dead, 0, 6)])[TopicPartition(dead, 0)].result(find_limit())
     done = run(url_of(topics, dead), tmp_path / "ledger")
     assert (done["moved"], done["done_before"]) == (4, 0)
-    assert [int(each.value()) for each in read(topics, origin, 7)] == [0, 1, 2, 6, 7, 8, 9]
+    assert [int(each.value()) for each in topics.read(origin, 7)] == [0, 1, 2, 6, 7, 8, 9]
 
 
 def test_a_function_edits_records_or_sends_them_elsewhere(topics: Topics, tmp_path: Path) -> None:
@@ -235,7 +217,7 @@ def test_a_function_edits_records_or_sends_them_elsewhere(topics: Topics, tmp_pa
     os.environ["OTHER"] = other
     done = run(url_of(topics, dead), tmp_path / "ledger", "--edit", f"{__name__}:edit", code=1)
     assert (done["moved"], done["left"]) == (2, [{"reason": "--edit returned None", "count": 1}])
-    [here], [there] = read(topics, origin, 1), read(topics, other, 1)
+    [here], [there] = topics.read(origin, 1), topics.read(other, 1)
     assert (here.key(), here.value(), here.headers()[0]) == (b"k", b"new", ("a", b"c"))
     assert (there.key(), there.value(), there.headers()[0]) == (b"k", b"2", ("a", b"b"))
 
@@ -255,7 +237,7 @@ def test_letters_of_a_bridge_go_back_to_the_topic_that_it_read(topics: Topics, t
     written = to_kafka(letter, dead, b"k")
     write(topics, dead, [(0, written.key, written.value, [*written.headers])])
     assert run(url_of(topics, dead), tmp_path / "ledger")["moved"] == 1
-    [found] = read(topics, origin, 1, 2)
+    [found] = topics.read(origin, 1)
     assert (found.key(), found.value(), found.partition()) == (b"k", b"v", 1)
     assert found.headers()[:-1] == [("a", b"b")]
 
@@ -308,7 +290,7 @@ def test_runs_that_are_killed_lose_nothing_and_double_at_most_the_window(topics:
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert b"published again: 0 messages" in subprocess.run(command, capture_output=True, check=False).stdout
-    found = read(topics, origin, count, 2)
+    found = topics.read(origin, count)
     copies = Counter(int(each.value()) for each in found)
     assert len(copies) == count
     assert copies.total() <= count + kills * WINDOW

@@ -91,7 +91,8 @@ def consumed(server: Server, topic: str, count: int) -> list[tuple[bytes | None,
                 assert message.error() is None
                 read[int(message.value() or b"")] = (message.key(), message.partition() or 0)
             seen += len(messages)
-        assert not consumer.consume(1, 0.2)
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=30) for each in partitions]
+        assert sum(high - low for low, high in ends) == count
     finally:
         consumer.close()
     assert sorted(read) == list(range(count))
