@@ -1,18 +1,18 @@
 """A topic of Kafka as a log of dead letters, without a consumer group: only committed records are read.
 
-One consumer reads the partitions in turns, as the order of letters wants them.
+One consumer reads all partitions at the same time. One that has run ahead of the others, in the order of letters, is
+read on when they have caught up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridge.dead.logs.log import FETCHED, FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
+from bridge.dead.logs.log import Letter, Log, LogLane, to_disconnected
 from bridge.endpoints.kafka.cluster.addresses import read_settings
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_metadata
 from bridge.endpoints.kafka.cluster.calls import Calls
@@ -33,7 +33,8 @@ SILENCE: Final = 10.0
 OURS: Final[dict[str, Any]] = {
     **CONNECTING, **ASKING, "group.id": "hashstar-dead", "enable.auto.commit": False, "enable.auto.offset.store": False,
     "isolation.level": "read_committed", "enable.partition.eof": True, "allow.auto.create.topics": False,
-    "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10, "queued.max.messages.kbytes": 16_384,
+    "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10, "fetch.message.max.bytes": 262_144,
+    "queued.max.messages.kbytes": 16_384,
 }  # fmt: skip
 """Settings of the consumer. Where retention removes what is to be read next, it goes on at the first record there."""
 
@@ -47,11 +48,11 @@ class TopicLog(Log):
         self._topic_id: str | None = None
         self._consumer: Consumer | None = None
         self._calls: Calls | None = None
-        self._assigned: LogLane | None = None
-        """The lane that the consumer reads."""
+        self._readers: dict[int, LaneReader] = {}
+        """Partitions that the consumer reads."""
 
     async def connect(self) -> list[LogLane]:
-        self._assigned = None
+        self._readers.clear()
         self._calls = Calls()
         return await self._calls.call(self._connect)
 
@@ -87,45 +88,50 @@ class TopicLog(Log):
             self.withheld = withheld
         return lanes
 
-    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> None:
         if self._calls is None or self._consumer is None:
             raise to_disconnected(self.topic, "it is closed")
-        return await self._calls.call(partial(self._fetch, self._consumer, lane))
+        await self._calls.call(partial(self._fetch, self._consumer, lane))
 
-    def _fetch(self, consumer: Consumer, lane: LogLane) -> Sequence[Letter]:
-        partition = int(str(lane.key))
-        reader = LaneReader("dead", self.topic, partition)
-        letters: list[Letter] = []
-        size, heard = 0, monotonic()
+    def _fetch(self, consumer: Consumer, wanted: LogLane) -> None:
+        lanes = {int(str(lane.key)): lane for lane in self.lanes}
+        heard = monotonic()
         try:
-            if self._assigned is not lane:
-                consumer.assign([TopicPartition(self.topic, partition, lane.next)])
-                self._assigned = lane
-            while lane.next < lane.end and len(letters) < FETCHED and size < FETCHED_BYTES:
-                records = consumer.consume(min(POLLED, lane.end - lane.next), POLL)
+            for partition, lane in lanes.items():
+                if partition not in self._readers and lane.next < lane.end and (lane is wanted or not lane.is_full):
+                    consumer.incremental_assign([TopicPartition(self.topic, partition, lane.next)])
+                    self._readers[partition] = LaneReader("dead", self.topic, partition)
+            while wanted.next < wanted.end and not wanted.letters:
+                records = consumer.consume(1, POLL)
                 if records:
                     heard = monotonic()
-                elif letters:
-                    break
+                    records += consumer.consume(POLLED, 0)
                 elif monotonic() - heard > SILENCE:
-                    raise to_disconnected(self.topic, f"partition {partition}: no record in {SILENCE:.0f} s")
+                    raise to_disconnected(self.topic, f"{wanted.name}: no record in {SILENCE:.0f} s")
                 for record in records:
-                    error, offset = record.error(), record.offset() or 0
+                    error, partition = record.error(), record.partition() or 0
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         raise to_disconnected(self.topic, error.str())
-                    if error is not None:
-                        lane.pass_to(lane.end)
-                    elif offset < lane.next:
-                        raise InputError(f"{self.name} was made anew while it was read; run it again for the new one")
-                    elif lane.next < lane.end:
-                        lane.pass_to(min(offset, lane.end))
-                        if offset < lane.end:
-                            lane.next = offset + 1
-                            letters.append(self._make_letter(reader, record, lane))
-                            size += len(record.value() or b"")
+                    if partition in self._readers:  # else it is read again later, or not at all
+                        lane = lanes[partition]
+                        self._take(record, lane, self._readers[partition])
+                        if lane.is_full or lane.next >= lane.end:
+                            consumer.incremental_unassign([TopicPartition(self.topic, partition)])
+                            del self._readers[partition]
         except KafkaException as error:
             raise to_disconnected(self.topic, error.args[0].str()) from None
-        return letters
+
+    def _take(self, record: Any, lane: LogLane, reader: LaneReader) -> None:
+        """Have a lane take a record, or pass what has none: at the end, the consumer says at which offset it is."""
+        offset = record.offset() or 0
+        if record.error() is None and offset < lane.next:
+            raise InputError(f"{self.name} was made anew while it was read; run it again for the new one")
+        if record.error() is None:
+            lane.add(self._make_letter(reader, record, lane))
+        elif offset >= lane.end:
+            lane.pass_to(lane.end)
+        else:
+            raise to_disconnected(self.topic, lane.describe_end(offset))
 
     def _make_letter(self, reader: LaneReader, consumed: Any, lane: LogLane) -> Letter:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heappop, heappush
@@ -25,7 +25,7 @@ from exchange.text.display import count_noun
 from exchange.values.message import Message
 
 FETCHED: Final = 500
-"""Maximum number of letters of a lane that are fetched at once."""
+"""Number of letters of a lane in memory from which on no more are fetched."""
 FETCHED_BYTES: Final = 1 << 20
 """Size of their bodies from which on no more are fetched, in bytes."""
 
@@ -71,9 +71,39 @@ class LogLane:
     """Number of offsets that were passed, and had no letter."""
     letters: deque[Letter] = field(default_factory=deque)
     """What was fetched and not given out."""
+    size: int = 0
+    """Size of their bodies, in bytes."""
 
     def __post_init__(self) -> None:
         self.start = self.next
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more are fetched before some are given out."""
+        return len(self.letters) >= FETCHED or self.size >= FETCHED_BYTES
+
+    def rewind(self) -> None:
+        """Begin anew."""
+        self.next, self.absent, self.size = self.start, 0, 0
+        self.letters.clear()
+
+    def add(self, letter: Letter) -> None:
+        """Take the letter at its offset, before which there are no others; one behind the end is left out."""
+        self.pass_to(min(letter.offset, self.end))
+        if letter.offset < self.end:
+            self.next += 1
+            self.letters.append(letter)
+            self.size += len(letter.message.body)
+
+    def describe_end(self, end: int) -> str:
+        """Return why nothing more comes of it now, as what is read ends before it did: a replica may be behind."""
+        return f"{self.name} ends at {end:,}, and ended at {self.end:,} before: is its broker behind?"
+
+    def take(self) -> Letter:
+        """Give out the next letter that was fetched."""
+        letter = self.letters.popleft()
+        self.size -= len(letter.message.body)
+        return letter
 
     def pass_to(self, offset: int) -> None:
         """Go on at an offset; those before it that were not fetched have no letter."""
@@ -102,8 +132,7 @@ class Log(ABC):
         lanes = await self.connect()
         self.lanes = self.lanes or lanes
         for lane in self.lanes:
-            lane.next, lane.absent = lane.start, 0
-            lane.letters.clear()
+            lane.rewind()
         self._heads, self._empty = [], [*range(len(self.lanes))]
 
     @abstractmethod
@@ -111,8 +140,11 @@ class Log(ABC):
         """Connect, and return the lanes of the topic. Raises as `open`."""
 
     @abstractmethod
-    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
-        """Return the next letters of a lane, and move its ``next`` behind them. Raises Disconnected."""
+    async def fetch(self, lane: LogLane) -> None:
+        """Have a lane, and maybe others, take letters that follow, or pass offsets without one. Raises Disconnected.
+
+        Nothing else uses the lanes meanwhile.
+        """
 
     @abstractmethod
     async def disconnect(self) -> None:
@@ -140,22 +172,19 @@ class Log(ABC):
             return None
         _, number = heappop(self._heads)
         lane = self.lanes[number]
-        letter = lane.letters.popleft()
+        letter = lane.take()
         self._sort(number, lane)
         return letter
 
     async def _fill(self, number: int) -> None:
         lane = self.lanes[number]
-        if lane.next < lane.end:
-            self._fetching = self._fetching or asyncio.create_task(self._take(lane))
+        if lane.next < lane.end and not lane.letters:
+            self._fetching = self._fetching or asyncio.create_task(self.fetch(lane))
             await asyncio.wait([self._fetching])  # a cancellation leaves what is fetched for the next call
             fetching, self._fetching = self._fetching, None
             fetching.result()
         self._empty.pop()
         self._sort(number, lane)
-
-    async def _take(self, lane: LogLane) -> None:
-        lane.letters += await self.fetch(lane)
 
     def _sort(self, number: int, lane: LogLane) -> None:
         """Put a lane where the time of its first letter has it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from bridge.dead.logs.log import FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
@@ -50,7 +49,7 @@ class TopicLog(Log):
             raise to_disconnected(self.topic, error) from None
         return lanes
 
-    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> None:
         queue, client, at = lane.key, self._client, lane.next
         if client is None or not isinstance(queue, TopicQueue):
             raise to_disconnected(self.topic, "it is closed")
@@ -60,20 +59,22 @@ class TopicLog(Log):
             address = client.address(queue.broker)
             pulled = parse_pull(await client.invoke(address, RequestCode.PULL_MESSAGE, fields), address)
             messages, following = pulled.first_messages(queue, self._everything, FETCHED_BYTES)
+            end = lane.end if messages or following > at else await BrokerQueues(client, READER).max_offset(queue)
         except RemotingError as error:
             raise to_disconnected(self.topic, error) from None
-        letters = []
+        if end < lane.end:
+            text = (
+                f"{lane.name} ends at {end:,}, and ended at {lane.end:,} before: is its broker a replica, and behind?"
+            )
+            raise to_disconnected(self.topic, text)
         for stored in messages:
             if lane.next <= stored.queue_offset < lane.end:
-                lane.pass_to(stored.queue_offset)
-                lane.next += 1
                 message, refusal = read_stored(stored)
                 time = validate_time(stored.store_time * 1_000)
                 place = f"{stored.store_host} {stored.log_offset} {stored.store_time} {stored.unique_id}"
-                letters.append(Letter(message, stored, time, lane.name, stored.queue_offset, place, refusal))
-        if not letters or following > lane.next:
+                lane.add(Letter(message, stored, time, lane.name, stored.queue_offset, place, refusal))
+        if lane.next == at or following > lane.next:
             lane.pass_to(lane.end if following <= at else min(following, lane.end))
-        return letters
 
     async def disconnect(self) -> None:
         client, self._client = self._client, None

@@ -82,22 +82,21 @@ class ModelLog(Log):
             for each, found in self.cluster.letters.items()
         ]
 
-    async def fetch(self, lane: LogLane) -> Sequence[Letter]:
+    async def fetch(self, lane: LogLane) -> None:
+        """Others get some at the same time, as of a client that reads all partitions."""
         cluster = self.cluster
         await pass_time(cluster.random.uniform(0, 0.02))
         if cluster.losses and cluster.random.random() < 0.2:
             cluster.losses -= 1
             raise Disconnected("lost")
-        partition = int(str(lane.key))
-        lane.pass_to(max(lane.next, min(cluster.first[partition], lane.end)))
-        found = []
-        for _ in range(cluster.random.randint(0, 5)):
-            if lane.next < lane.end:
-                time, record = cluster.letters[partition][lane.next]
-                record = record._replace(partition=partition, offset=lane.next)
-                found.append(Letter(to_amqp(record), record, time, lane.name, lane.next, self.topic_id))
-                lane.next += 1
-        return found
+        for each in (lane, *[other for other in self.lanes if other is not lane and cluster.random.random() < 0.3]):
+            partition = int(str(each.key))
+            each.pass_to(max(each.next, min(cluster.first[partition], each.end)))
+            for _ in range(cluster.random.randint(0, 5)):
+                if each.next < each.end:
+                    time, record = cluster.letters[partition][each.next]
+                    record = record._replace(partition=partition, offset=each.next)
+                    each.add(Letter(to_amqp(record), record, time, each.name, each.next, self.topic_id))
 
     async def disconnect(self) -> None:
         await pass_time(0.001)
