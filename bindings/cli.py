@@ -11,13 +11,13 @@ from typing import Final
 import click
 
 MODULES: Final = {
-    **dict.fromkeys(("explain", "route"), "bindings.commands.routing"),
+    "explain": "bindings.commands.route",
     **{name: f"exchange.commands.{name}" for name in ("partition", "selector")},
     **{
         name: f"bindings.commands.{name}"
         for name in (
-            "apply", "archive", "audit", "check", "convert", "diff", "drift", "fmt", "graph", "mcp", "record", "serve",
-            "upgrade",
+            "apply", "archive", "audit", "check", "convert", "diff", "drift", "fmt", "graph", "mcp", "record", "route",
+            "serve", "upgrade",
         )
     },
 }  # fmt: skip

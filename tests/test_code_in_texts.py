@@ -168,7 +168,7 @@ def test_what_code_in_texts_imports_patches_and_starts_is_there() -> None:
         (">>> from exchange import Router as R\n... from exchange.routing.router import Rooter", ["... has no Rooter"]),
         ("python -m bridge.clx --help", ["bridge.clx"]),
         ("bindings.auditing.engine.count_cores", ["bindings.auditing.engine has no count_cores"]),
-        ("exchange.commands.route:to_gone", ["exchange.commands.route has no to_gone"]),
+        ("exchange.commands.output:to_gone", ["exchange.commands.output has no to_gone"]),
         ("bridge.toml", []),
         ("text about `import exchange`, and what to import exchange by", []),
     ],

@@ -12,6 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.support.syntax import walk
 
 ROOT: Final = Path(__file__).parent.parent
@@ -19,6 +21,8 @@ MAX_LINES: Final = 420
 """Maximum number of lines of a module."""
 MAX_MODULES: Final = 16
 """Maximum number of modules in a folder, beside its ``__init__.py``."""
+MAX_FLOORS: Final = 9
+"""Maximum number of floors of a package, whose rooms, folders and modules in it, stand above all that they import."""
 MAX_SHARED_NAMES: Final = 40
 """Maximum number of names that several classes have: words of the field, such as a channel's, which their modules make
 plain."""
@@ -51,6 +55,25 @@ def find_circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
     return []
 
 
+def find_rooms(imports: Mapping[str, Iterable[str]], package: str) -> dict[str, set[str]]:
+    """Return room of a package -> the other rooms that its modules import, in functions or for types, too."""
+    rooms: dict[str, set[str]] = {}
+    for module, imported in imports.items():
+        if module.startswith(f"{package}."):
+            room = module.split(".")[1]
+            inside = {name.split(".")[1] for name in imported if name.startswith(f"{package}.")}
+            rooms.setdefault(room, set()).update(inside - {room})
+    return rooms
+
+
+def find_longest_chain(rooms: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return rooms of which each imports the next one, as many as there are floors. Raises CycleError."""
+    chains: dict[str, list[str]] = {}
+    for room in TopologicalSorter(rooms).static_order():
+        chains[room] = [room, *max((chains[below] for below in rooms.get(room, ())), key=len, default=[])]
+    return max(chains.values(), key=len)
+
+
 def list_modules() -> list[Path]:
     return [path for package in ("exchange", "bindings", "bridge") for path in (ROOT / package).rglob("*.py")]
 
@@ -69,11 +92,34 @@ def test_few_names_stand_for_several_classes() -> None:
     assert len(shared) <= MAX_SHARED_NAMES, f"give some of these classes a name of their own: {sorted(shared)}"
 
 
-def test_no_files_import_each_other() -> None:
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
     paths = list_modules()
-    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-    imports = read_imports(names)
-    assert len(imports["exchange.routing.router"]) > 10
+    return read_imports(
+        {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    )
+
+
+def test_rooms_stand_on_few_floors(imports: Mapping[str, Iterable[str]]) -> None:
+    for package in ("exchange", "bindings", "bridge"):
+        chain = find_longest_chain(find_rooms(imports, package))
+        assert 6 < len(chain) <= MAX_FLOORS, " -> ".join(chain)
+
+
+def test_floors_are_counted_along_the_longest_way() -> None:
+    imports = {
+        "p.top.a": {"p.middle", "p.low.x", "q.z"},
+        "p.middle": {"p.low.y"},
+        "p.low.x": {"p.low.y"},
+        "p.low.y": {""},
+    }
+    assert find_longest_chain(find_rooms(imports, "p")) == ["top", "middle", "low"]
+    with pytest.raises(CycleError):
+        find_longest_chain(find_rooms({**imports, "p.low.y": {"p.top.b"}}, "p"))
+
+
+def test_no_files_import_each_other(imports: Mapping[str, Iterable[str]]) -> None:
+    assert len([*imports["exchange.routing.router"]]) > 10
     circle = find_circle(imports)
     assert not circle, "import each other, even if in functions or for types only: " + " -> ".join(circle)
 

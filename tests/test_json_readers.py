@@ -293,8 +293,8 @@ READERS: Final = {
     "exchange/commands/partition.py _read": Reader(
         KEYS, run("partition", "-p", "kafka.murmur2", "-n", "12", "--seed", "1", "FILE")
     ),
-    "exchange/commands/route.py _route_lines": Reader(MESSAGE, run("route", "-t", ORDERS, "FILE")),
-    "exchange/commands/route.py _parse_field": Reader(
+    "exchange/routing/message_lines.py route_lines": Reader(MESSAGE, run("route", "-t", ORDERS, "FILE")),
+    "bindings/commands/route.py _parse_field": Reader(
         '{"a": [1, "x"]}', lambda text, folder: run("explain", "-t", ORDERS, "orders", "k", "--header", f"h={text}")(
             "", folder
         )

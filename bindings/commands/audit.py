@@ -23,6 +23,7 @@ from bindings.commands.audit_options import (
     spark_options,
     threshold_options,
 )
+from bindings.commands.route import topology_options
 from bindings.sources.glob_pattern import is_pattern
 from bindings.sources.open import open_source
 from bindings.sources.tree import expand_patterns
@@ -31,7 +32,6 @@ from exchange.commands.console import echo_line, exit_on_error, show_caveat, sho
 from exchange.commands.options import CommandGroup, Duration, read_timeout
 from exchange.commands.output import output_option, print_form
 from exchange.commands.release import ProfileType
-from exchange.commands.route import topology_options
 from exchange.errors import InputError
 from exchange.text.display import count_noun
 from exchange.topology.topology import Topology

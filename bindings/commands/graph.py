@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from bindings.checking.check import check
-from bindings.commands.routing import load
+from bindings.commands.route import load
 from bindings.drawing.captions import count_parts
 from bindings.drawing.drawing import draw
 from bindings.drawing.forms import FORMS, make_picture

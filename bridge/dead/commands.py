@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import click
 
 from bindings.commands.archive import MappingOptions, with_mapping
-from bindings.commands.routing import load
+from bindings.commands.route import load
 from bindings.sources.address import has_scheme, parse_address
 from bindings.sources.applications.importing import import_object
 from bridge.dead.forms import FORMS

@@ -32,7 +32,7 @@ from exchange.selector.expression import (
     walk,
 )
 from exchange.selector.meaning import SelectorFailure, evaluate
-from exchange.text.java_numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
+from exchange.values.java_numbers import NotANumber, compare_doubles, parse_double, parse_integer, parse_long
 
 Test = Callable[[Mapping[str, str]], bool | None]
 """Properties of a message -> true, false, or None for unknown. Raises NotANumber, SelectorFailure."""

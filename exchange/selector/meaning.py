@@ -27,7 +27,7 @@ from exchange.selector.expression import (
     TextTest,
     Truth,
 )
-from exchange.text.java_numbers import (
+from exchange.values.java_numbers import (
     NotANumber,
     compare_doubles,
     parse_boolean,

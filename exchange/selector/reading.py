@@ -31,7 +31,7 @@ from exchange.selector.expression import (
     list_operands,
 )
 from exchange.selector.meaning import evaluate
-from exchange.text.java_numbers import parse_double
+from exchange.values.java_numbers import parse_double
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedToken

@@ -26,8 +26,8 @@ from exchange.selector.expression import (
 )
 from exchange.selector.meaning import evaluate
 from exchange.selector.reading import build_ignored_error, parse_expression
-from exchange.text.java_numbers import NotANumber
 from exchange.values.documents import document
+from exchange.values.java_numbers import NotANumber
 
 RELEASES: Final = {"4.1": False, "5.1.3": True}
 """Release of RocketMQ that changed the language -> whether it has CONTAINS, STARTSWITH and ENDSWITH."""

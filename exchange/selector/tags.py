@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from exchange.partition.hashing.java import string_hash
 from exchange.selector.reading import SelectorError
-from exchange.text.java_numbers import BLANK
+from exchange.values.java_numbers import BLANK
 
 if TYPE_CHECKING:
     from lark import Lark, Token

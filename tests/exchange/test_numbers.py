@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = {
     "exchange/text/numbers.py",
     "exchange/selector/compiled.py",  # texts of Java's code, where all digits are ASCII
-    "exchange/text/java_numbers.py",  # Java's own conversions, which take the digits of all scripts
+    "exchange/values/java_numbers.py",  # Java's own conversions, which take the digits of all scripts
     "exchange/partition/clients/rocketmq/queues.py",  # as Integer.parseInt
     "bridge/interop/amqp_guest.py",  # bytes, of which only ASCII are digits
 }

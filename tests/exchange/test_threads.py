@@ -181,7 +181,7 @@ def test_a_thread_that_ends_takes_its_cache_along() -> None:
 def test_nothing_that_the_engine_imports_brings_the_lock_back() -> None:
     """A module of C that is not made for free threading would: then all threads of the process take turns again."""
     for name in (
-        "exchange.commands.route",
+        "exchange.lifecycle.possible",
         "exchange.selector",
         "exchange.partition.partitioning.strategies",
         "bindings",

@@ -29,8 +29,8 @@ from exchange.partition.hashing.java import (
 from exchange.partition.hashing.keys import describe_key, resolve_key_type, serialize_key
 from exchange.partition.partitioner import Choice, Inputs, Key, Partitioner, Strategy
 from exchange.partition.partitions import Partitions
-from exchange.text.java_numbers import BLANK
 from exchange.values.field_values import Typed
+from exchange.values.java_numbers import BLANK
 
 
 @dataclass(frozen=True, slots=True)

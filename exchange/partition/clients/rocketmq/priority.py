@@ -20,8 +20,8 @@ from exchange.partition.hashing.java import decode_string
 from exchange.partition.hashing.keys import describe_key
 from exchange.partition.partitioner import Choice, Inputs, Key
 from exchange.partition.partitions import Partition, Partitions
-from exchange.text.java_numbers import NotANumber, parse_integer
 from exchange.values.field_values import INTEGER_TYPES, Typed
+from exchange.values.java_numbers import NotANumber, parse_integer
 
 PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 """The property that has the priority, in digits."""
