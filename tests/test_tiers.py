@@ -125,6 +125,8 @@ def test_processes_begin_with_spark_and_small_modules_and_then_with_large_ones()
 
 def test_the_name_of_a_test_is_without_its_group() -> None:
     assert strip_group("a.py::test_it[b@spark]@commands") == "a.py::test_it[b@spark]"
+    assert strip_group("a.py::test_it[b@spark]@commands]") == "a.py::test_it[b@spark]"
+    assert strip_group("a.py::test_it[b@spark]") == "a.py::test_it[b@spark]"
     assert strip_group("a.py::test_it[b@c]") == "a.py::test_it[b@c]"
 
 

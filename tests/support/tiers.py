@@ -200,6 +200,8 @@ def name_groups(items: list[pytest.Item]) -> None:
 def strip_group(nodeid: str) -> str:
     """Return the name of a test without that of its group."""
     name, _, group = nodeid.rpartition("@")
+    if name.endswith("]"):
+        group = group.removesuffix("]")  # which pytest 9.2 adds in reports of other processes
     return name if group in GROUPS else nodeid
 
 
