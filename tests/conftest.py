@@ -42,6 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("tier"))
     config.pluginmanager.register(Endings())
+    if hasattr(config, "workerinput"):
+        from tests.support.sharing import send_less  # xdist may be switched off
+
+        send_less(config)
     unsteady.register(config)
     passed.register(config)
 
@@ -155,25 +159,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each test module to one process, and all tests that share Spark, or servers, to the same one."""
-    from xdist.scheduler import LoadScopeScheduling
+    from tests.support.sharing import ByShared  # xdist may be switched off
 
     config.option.loadscopereorder = False  # it would go by the number of tests alone
-
-    class ByShared(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-            """Forget a module that is done: each report of a test would count the tests of all again."""
-            scope = self._split_scope(self.collection[item_index])
-            self.assigned_work[node][scope][self.collection[item_index]] = True
-            if all(self.assigned_work[node][scope].values()):
-                del self.assigned_work[node][scope]
-            self._reschedule(node)
-
-        def _split_scope(self, nodeid: str) -> str:
-            # `--dist loadgroup` appends the group of a mark to the name of its tests.
-            module, _, test = nodeid.partition("::")
-            name, _, group = test.rpartition("@")
-            return group if name and "]" not in group else module
-
     return ByShared(config, log)
 
 

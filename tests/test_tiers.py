@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import tiers, waiting
 from tests.support.inner_runs import run_each
+from tests.support.sharing import sending_less
 from tests.support.tiers import order, strip_group
 
 TESTS = """
@@ -71,15 +72,52 @@ command_server = None  # as in modules that import it
 @pytest.mark.parametrize("number", range(8))
 def test_it(number): print(f"{os.getpid()} runs it.")
 """
+SET_UP = """
+import pytest
+
+@pytest.fixture
+def talks(): print("It is being set up.")
+
+@pytest.fixture
+def breaks(): raise ValueError("broken")
+
+def test_talks(talks): ...
+def test_breaks(breaks): ...
+def test_fails(): assert 1 == 2
+"""
 
 
 @pytest.mark.process
-def test_a_group_is_run_by_one_process(tmp_path: Path) -> None:
-    files = {f"test_{name}.py": GROUPED for name in "abcd"}
+def test_processes_that_share_tests_report_all_there_is_to_say(tmp_path: Path) -> None:
+    """A group is run by one process; and what fails, prints or takes long in a set-up is told."""
+    files = {**{f"test_{name}.py": GROUPED for name in "abcd"}, "test_e.py": SET_UP}
     printed = run_each(tmp_path, files, {"two": ["--tier=quick", "-n", "2", "--dist=loadgroup"]})["two"]
+    assert "It is being set up." in printed
+    assert "ValueError: broken" in printed, printed
+    assert "assert 1 == 2" in printed
+    assert "1 failed, 33 passed, 1 error" in printed
+    assert "[100%]" in printed
+    names = re.findall(r"^PASSED \S+/(test_\w\.py::.*)", printed, flags=re.MULTILINE)
+    assert "test_a.py::test_it[0]" in map(strip_group, names)
     assert printed.count(" runs it.") == 32, printed
     assert len({*re.findall(r"(\d+) runs it\.", printed)}) == 1, printed
     assert "test_a.py::test_it[0]@commands" in printed
+
+
+def test_a_process_that_shares_tests_sends_what_says_something() -> None:
+    sent: list[tuple[str, object]] = []
+    send = sending_less(lambda name, **values: sent.append((name, values.get("data"))))
+    passed = {"when": "setup", "outcome": "passed", "sections": [], "duration": 0.01}
+    told: list[dict[str, object]] = [
+        {**passed, "when": "call"}, {**passed, "when": "teardown"}, {**passed, "outcome": "failed"},
+        {**passed, "outcome": "skipped"}, {**passed, "duration": 2.0}, {**passed, "sections": [["stdout", "a"]]},
+    ]  # fmt: skip
+    send("logstart", nodeid="a.py::one")
+    for data in (passed, *told):
+        send("testreport", data=data)
+    send("logfinish", nodeid="a.py::one")
+    send("runtest_protocol_complete", item_index=0)
+    assert sent == [*[("testreport", data) for data in told], ("runtest_protocol_complete", None)]
 
 
 class Item:
