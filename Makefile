@@ -85,9 +85,10 @@ $(VENV)/.spark: $(VENV)/.build
 $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench $(VENV)/.fuzz $(VENV)/.dist: $(VENV)/.%: $(VENV)/.spark
 	$(install)
 
-# Installs the extra or group that the target is named after.
+# Installs the extra or group that the target is named after. Python compiles of the packages what is used, and pip would
+# compile all, three quarters of which never are.
 define install
 $(BIN)/python tests/support/lock.py '$(LOCK)' $(@:$(VENV)/.%=%) >$@.txt
-$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --no-build-isolation --requirement $@.txt
+$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --use-pep517 --no-build-isolation --requirement $@.txt
 touch $@
 endef
