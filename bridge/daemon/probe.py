@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -24,9 +23,6 @@ from exchange.values.documents import document, encode_as
 
 SECONDS: Final = 20.0
 """Maximum number of seconds for the check of an endpoint."""
-
-THREADS: Final = 2
-"""Maximum number of threads in which an endpoint is checked: one looks a name up, or asks the management API."""
 
 GRACE: Final = 1.0
 """Seconds that a cancelled check may take to end; then it is left running."""
@@ -114,8 +110,6 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
     pipelines = {f"{PIPELINES.name}.{part.name}": part.name for part in config.pipelines}
     results: Sequence[Sequence[Finding]] = [[Finding("not checked", "its system: --offline")]] * len(endpoints)
     if not offline:
-        # By default there are a few threads more than processors: who waits for one would count as one without answer.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS * len(endpoints)))
         results = await asyncio.gather(*[_check_endpoint(endpoint, seconds) for _, endpoint in endpoints])
     known: dict[str, list[Finding]] = {table: [] for table in ("", *pipelines, *tables)}
     for warned in config.warnings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, cast
 
 from confluent_kafka import KafkaException
@@ -55,5 +54,5 @@ async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
     try:
         metadata = await look_at_topics(settings, reasons)
     except KafkaException as error:
-        raise await call_aside(partial(reasons.explain, error)) from None
+        raise await call_aside(reasons.explain, error) from None
     return [topic for topic in topics if topic not in metadata.topics]

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from bindings.archive.formats.detect import detect
 from bindings.archive.mapping import USUAL, FieldMapping
+from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
 from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, ReplayWindow, Settled
@@ -110,7 +111,7 @@ class ArchiveSource(Source):
         return self._follow and (path == folder or path in folder.parents or folder in path.parents)
 
     async def check(self) -> Sequence[Finding]:
-        return await asyncio.to_thread(check_source, self._path, self._mapping, self._settled_path, follow=self._follow)
+        return await call_aside(check_source, self._path, self._mapping, self._settled_path, follow=self._follow)
 
     async def open(self) -> None:
         self._lane += 1
@@ -130,19 +131,19 @@ class ArchiveSource(Source):
 
     async def _load_settled(self) -> None:
         """Check that there is an archive, and read how far it is settled. Raises OSError, InputError."""
-        if not await asyncio.to_thread(Path(self._path).exists):
+        if not await call_aside(Path(self._path).exists):
             raise InputError(f"{self._path}: there is no such file or folder")
         if self._settled is not None and self._unkept is not None:
             await self._write_settled()
             if self._unkept is not None:
                 raise InputError(self._unkept)
         elif self._settled is None or self._settled_path is not None:
-            self._settled = await asyncio.to_thread(Settled.read, self._settled_path, self._mapping)
+            self._settled = await call_aside(Settled.read, self._settled_path, self._mapping)
         if self._settled.files:
             count = sum([records for records, _ in self._settled.files.values()])
             LOG.info("%s: continues after %s records, as %s says", self.name, f"{count:,}", self._settled_path)
         if not self._follow:
-            await asyncio.to_thread(detect, self._path, self._mapping)  # raises if it is none
+            await call_aside(detect, self._path, self._mapping)  # raises if it is none
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -180,7 +181,7 @@ class ArchiveSource(Source):
         if self._replay is None:
             raise Disconnected("closed")
         if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
+            self._loading = asyncio.create_task(call_aside(next, self._items, None))
         try:
             item = await asyncio.shield(self._loading)
         except Exception as error:  # a mistake of a format's reader ends the connection, too
@@ -192,7 +193,7 @@ class ArchiveSource(Source):
         if item is None:
             self._items = self._replay.read_items()
         else:
-            self._loading = asyncio.create_task(asyncio.to_thread(next, self._items, None))
+            self._loading = asyncio.create_task(call_aside(next, self._items, None))
         return item
 
     def _take(self, chunk: Chunk) -> None:
@@ -278,7 +279,7 @@ class ArchiveSource(Source):
     async def _write_settled(self) -> None:
         assert self._settled is not None  # noqa: S101  it is open
         try:
-            await asyncio.to_thread(self._settled.write, dict(self._settled.files))
+            await call_aside(self._settled.write, dict(self._settled.files))
         except Exception as error:  # noqa: BLE001  whatever it is, it may pass
             reason = str(error) or type(error).__name__
             self._unkept = f"{self._settled_path}: how far the replay is settled cannot be kept: {reason}"

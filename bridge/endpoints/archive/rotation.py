@@ -10,7 +10,6 @@ A process of its own does it (`Rotator`), as it would keep the process that move
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -29,6 +28,7 @@ from bindings.archive.formats.parquet import ParquetWriter
 from bindings.archive.names import unescape
 from bindings.archive.reading import Bias
 from bindings.sources.files import PRIVATE_FOLDER, make_folders
+from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.archive.rows import to_rows
 from bridge.endpoints.archive.spool import DAMAGED, lock_spool, read_frames, read_token
@@ -152,7 +152,7 @@ class Rotator:
         if self._process is None:
             self._process = _start()
         request = json.dumps([os.fsencode(path).decode("latin-1"), self._copies]).encode() + b"\n"
-        line = await asyncio.to_thread(_ask, self._process, request)
+        line = await call_aside(_ask, self._process, request)
         if not line:
             await self.close()
             raise Disconnected(f"{path}: the process that makes parts of it has died")
@@ -170,7 +170,7 @@ class Rotator:
         """End the process when it is done with its spool."""
         process, self._process = self._process, None
         if process is not None:
-            await asyncio.to_thread(_end, process)
+            await call_aside(_end, process)
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bridge.aside import call_aside
 from bridge.endpoint import (
     BridgeLayout,
     Disconnected,
@@ -124,17 +125,17 @@ class ArchiveTarget(Target):
                 raise Misfit("url", f"source {source.name} follows this folder: it would read again what is written")
 
     async def check(self) -> Sequence[Finding]:
-        return await asyncio.to_thread(check_target, self._root, self._rotate_bytes)
+        return await call_aside(check_target, self._root, self._rotate_bytes)
 
     async def open(self, receiver: Receiver) -> None:
         state = _Writing(receiver, Rotator(copies=len(self._folders) > 1))
         try:
-            await asyncio.to_thread(make_folder, self._root)
+            await call_aside(make_folder, self._root)
             # First our own spools that were removed, then those that earlier runs left in the folder.
             await self._rescue(state.rotator)
-            for path in await asyncio.to_thread(find_spools, self._root):
+            for path in await call_aside(find_spools, self._root):
                 await self._rotate(state.rotator, path)
-            spool = await asyncio.to_thread(Spool, self._root)
+            spool = await call_aside(Spool, self._root)
         except Exception as error:  # noqa: BLE001  whatever it is, another try may find it gone
             await state.rotator.close()
             raise self._disconnected(error) from None
@@ -212,7 +213,7 @@ class ArchiveTarget(Target):
                     await self._write(state, spool, _take_batch(state.waiting))
                 if spool.size >= self._rotate_bytes or (spool.rows and loop.time() >= begun + self._rotate_seconds):
                     # The next spool first: if it cannot be made, this one is still handed on, once, below.
-                    following = await asyncio.to_thread(Spool, self._root)
+                    following = await call_aside(Spool, self._root)
                     _hand_on(state, spool)
                     spool = following
                     while len(state.full) > BEHIND and not state.ends:
@@ -224,7 +225,7 @@ class ArchiveTarget(Target):
     async def _write(self, state: _Writing, spool: Spool, messages: Sequence[Outgoing]) -> None:
         batch, written, refused = prepare_batch(messages, self._folders, self._clock())
         if written:
-            appending = asyncio.ensure_future(asyncio.to_thread(spool.append, batch))
+            appending = asyncio.ensure_future(call_aside(spool.append, batch))
             try:
                 await asyncio.shield(appending)
             except asyncio.CancelledError:
@@ -254,7 +255,7 @@ class ArchiveTarget(Target):
     async def _rotate_own(self, state: _Writing, spool: Spool) -> None:
         """Make parts of a spool that this target wrote. Raises SpoolGone if its rows are lost."""
         rotated = await self._rotate(state.rotator, spool.path)
-        if rotated is None and await asyncio.to_thread(spool.is_lost):
+        if rotated is None and await call_aside(spool.is_lost):
             raise SpoolGone(f"{spool.path}: it, or its folder, was moved or removed")
 
     async def _rotate(self, rotator: Rotator, path: Path) -> Rotated | None:
@@ -283,7 +284,7 @@ class ArchiveTarget(Target):
         """Close spools that did not become parts, which they do when the archive is opened again; keep those lost."""
         while state.full:
             spool = state.full.popleft()
-            if await asyncio.to_thread(spool.is_lost):
+            if await call_aside(spool.is_lost):
                 self._lost.append(spool)
             else:
                 spool.close()
@@ -292,7 +293,7 @@ class ArchiveTarget(Target):
         """Rescue as `_rescue` when the target is closed, as it may not be opened again; log errors."""
         rotator = Rotator(copies=len(self._folders) > 1)
         try:
-            await asyncio.to_thread(make_folder, self._root)
+            await call_aside(make_folder, self._root)
             await self._rescue(rotator)
         except Exception as error:  # noqa: BLE001  the files stay open, and opening the target tries again
             rows = sum(spool.rows for spool in self._lost)
@@ -304,14 +305,14 @@ class ArchiveTarget(Target):
         """Make parts of spools that were moved or removed. Raises OSError, and as `Rotator.rotate`."""
         while self._lost:
             spool = self._lost[0]
-            path = await asyncio.to_thread(spool.find)
+            path = await call_aside(spool.find)
             if path is not None and path.name == spool.path.name:
                 LOG.error(
                     "%s: %s was moved to %s: %s confirmed messages become parts there",
                     self.name, self._root, path.parent, spool.rows,
                 )  # fmt: skip
             else:
-                path = await asyncio.to_thread(spool.copy_to, self._root)
+                path = await call_aside(spool.copy_to, self._root)
                 LOG.error(
                     "%s: %s was removed: its %s confirmed messages were written again, to %s",
                     self.name, spool.path, spool.rows, path,

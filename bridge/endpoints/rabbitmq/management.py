@@ -6,7 +6,6 @@ Redirects are not followed. A broker without this API, or a user without the tag
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from urllib.request import Request
 import pika
 
 from bindings.sources.http_answer import read_answer
+from bridge.aside import call_aside
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
 from exchange.values.json_text import parse_leniently
 
@@ -79,7 +79,7 @@ class ManagementClient:
 
     async def _get(self, *path: str) -> Any:
         """Return the JSON of an answer. Raises Unknown."""
-        return await asyncio.to_thread(self._ask, "/api/" + "/".join(path))
+        return await call_aside(self._ask, "/api/" + "/".join(path))
 
     def _ask(self, path: str) -> Any:
         request = Request(self._base + path, headers=self._headers)  # noqa: S310  http and https only: see config

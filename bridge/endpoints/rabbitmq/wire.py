@@ -15,15 +15,14 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import pika
 import pika.exceptions
 import pika.frame
-from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.adapters.asyncio_connection import AsyncioConnection, _AsyncioIOServicesAdapter
 
-from bridge.aside import call_aside, is_look_up_hanging
+from bridge.aside import call_aside, is_look_up_hanging, look_up
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
@@ -56,6 +55,14 @@ GONE_SECONDS: Final = 30.0
 T = TypeVar("T")
 
 logging.getLogger("pika").setLevel(logging.CRITICAL + 1)  # what it would log is raised here
+
+
+class _Services(_AsyncioIOServicesAdapter):  # type: ignore[misc]
+    """What pika asks of the event loop."""
+
+    def getaddrinfo(self, host: str, port: int, on_done: Callable[..., None], **_: Any) -> Any:
+        """Look a host up on a thread that no other call waits for."""
+        return self._schedule_and_wrap_in_io_ref(look_up(host, port), on_done)
 
 
 class Wire(AsyncioConnection):  # type: ignore[misc]
@@ -183,12 +190,13 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
         on_open_callback=lambda wire: fulfil(opened, wire),
         on_open_error_callback=fail,
         on_close_callback=fail,
+        custom_ioloop=_Services(),
     )
     done = False
     try:
         await asyncio.wait([opened], timeout=NAME_SECONDS)
         is_looking_up = not opened.done() and wire._transport is None  # or it connects by TCP
-        if is_looking_up and await call_aside(partial(is_look_up_hanging, parameters.host)):
+        if is_looking_up and await call_aside(is_look_up_hanging, parameters.host):
             raise Disconnected(f"{where}: no answer from name servers in {NAME_SECONDS:g} s")
         await asyncio.wait([opened], timeout=2 * OPEN_SECONDS - NAME_SECONDS)
         if not opened.done():

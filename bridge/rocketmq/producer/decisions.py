@@ -7,7 +7,6 @@ then `Decisions` is best a look-up in that database, of a row that the transacti
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import ExitStack, closing
 from enum import Enum
@@ -15,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
 
+from bridge.aside import call_aside
 from bridge.rocketmq.remoting.command import now_ms
 from exchange.errors import InputError
 
@@ -110,13 +110,13 @@ class SqliteDecisions:
     async def record(self, transaction_id: str, decision: Decision) -> None:
         """Store a decision; a later one of the same transaction replaces it. Raises InputError."""
         statement = "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, NULL)"
-        await asyncio.to_thread(self._run, statement, transaction_id, decision.value, now_ms())
+        await call_aside(self._run, statement, transaction_id, decision.value, now_ms())
 
     async def find(self, transaction_id: str) -> Decision | None:
         """Return the decision of a transaction, UNKNOWN if it was just confirmed. Raises InputError."""
         settled = now_ms() - round(SETTLE_SECONDS * 1000)
         statement = "SELECT decision, confirmed_ms > ? FROM decisions WHERE id = ?"
-        rows = await asyncio.to_thread(self._run, statement, settled, transaction_id)
+        rows = await call_aside(self._run, statement, settled, transaction_id)
         if rows and rows[0][1]:
             return Decision.UNKNOWN
         try:
@@ -127,7 +127,7 @@ class SqliteDecisions:
     async def confirm(self, transaction_id: str) -> None:
         """Note that a decision was executed. Raises InputError."""
         statement = "UPDATE decisions SET confirmed_ms = ? WHERE id = ?"
-        await asyncio.to_thread(self._run, statement, now_ms(), transaction_id)
+        await call_aside(self._run, statement, now_ms(), transaction_id)
 
     def _run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Execute a statement in a transaction of its own, on the disk when this returns. Raises InputError."""

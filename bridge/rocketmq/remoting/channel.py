@@ -13,10 +13,9 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeAlias, cast
 
-from bridge.aside import call_aside, is_look_up_hanging
+from bridge.aside import call_aside, is_look_up_hanging, look_up
 from bridge.rocketmq.remoting.acl import Credentials
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.command import CODE_MAX, ONEWAY, Command, Decoder, SerializeType, encode
@@ -100,12 +99,11 @@ class Channel(asyncio.Protocol):
         """Connect to ``host:port``. Raises ConnectError."""
         settings = settings or ChannelSettings()
         host, port = split_address(address)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(settings.connect_timeout):
-                _, channel = await loop.create_connection(lambda: cls(address, settings), host, port, ssl=settings.tls)
+                channel = await _connect(lambda: cls(address, settings), host, port, settings.tls)
         except TimeoutError:
-            hangs = await call_aside(partial(is_look_up_hanging, host))
+            hangs = await call_aside(is_look_up_hanging, host)
             missing = "answer from name servers" if hangs else "connection"
             raise ConnectError(f"{address}: no {missing} in {settings.connect_timeout:g} s") from None
         except ssl.SSLError as error:
@@ -328,6 +326,23 @@ class Channel(asyncio.Protocol):
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
+
+
+async def _connect(make: Callable[[], Channel], host: str, port: int, tls: ssl.SSLContext | None) -> Channel:
+    """Connect to the first address of a host that accepts. Raises OSError, UnicodeError."""
+    failure = OSError("no address")
+    for *_, address in await look_up(host, port):
+        try:
+            _, channel = await asyncio.get_running_loop().create_connection(
+                make, *address[:2], ssl=tls, server_hostname=host if tls else None
+            )
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failure = error
+        else:
+            return channel
+    raise failure
 
 
 def split_address(address: str) -> tuple[str, int]:

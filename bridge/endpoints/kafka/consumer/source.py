@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -211,7 +210,7 @@ class KafkaSource(Source):
                     raise Disconnected(problem)
             member.join(self._topics)
         except KafkaException as error:
-            raise await call_aside(partial(reasons.explain, error)) from None
+            raise await call_aside(reasons.explain, error) from None
 
     async def read(self, limit: int) -> Sequence[Delivery]:
         wait = FIRST_WAIT

@@ -254,7 +254,7 @@ class TopicTarget(Target, Generic[C]):
             async def renew(changes: Mapping[str, Any]) -> None:
                 other = await calls.call(lambda: Producer({**settings, **changes, **callbacks}, logger=reasons))
                 if connection.closed:  # while it was made
-                    await call_aside(partial(self._end, other))
+                    await call_aside(self._end, other)
                     return
                 former, connection.producer = connection.producer, other
                 calls.call(partial(self._end, former))
@@ -272,7 +272,7 @@ class TopicTarget(Target, Generic[C]):
             self._connection = connection
             await self._begin(connection, calls)
         except KafkaException as error:
-            raise await call_aside(partial(reasons.explain, error)) from None
+            raise await call_aside(reasons.explain, error) from None
         self._watch = TopicWatch(lambda: connection.producer, topics, self._partitioned, connection.find_reason)
         watching = self._watch.run(lambda changed: self._use(connection, changed))
         self._tasks = [asyncio.create_task(work) for work in (watching, self._work(connection, calls))]
