@@ -1,22 +1,4 @@
-"""Conditions: why a bridge does not move messages, or soon will not; each with reason, start time and way out.
-
-==================  ================================================================================================
-kind                meaning
-==================  ================================================================================================
-``disconnected``    an endpoint is not connected
-``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
-``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
-``dead-letters``    too many messages became dead letters; further ones wait instead
-``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
-``waiting``         a source is not open yet, because a target is not
-``stalled``         the oldest unsettled message is older than ``stalled_after``
-``window-full``     nothing was read for ``stalled_after``, because too many messages are unsettled
-``vanished``        within the last minute, a system removed messages before they were read
-``at-risk``         nothing is read, and its system will soon remove messages that wait, or does so already
-``paused``          a user has paused the bridge
-``draining``        the bridge is about to end, or to go on as its file says now, or a user has it drained
-``drained``         a user has drained the bridge: nothing is under way, and its sources are closed
-==================  ================================================================================================
+"""Look at a pump: why a bridge does not move messages, or soon will not, as `bridge.daemon.conditions` lists it.
 
 `Health.look` is called on the event loop once a second, and when a connection is made or lost. It replaces conditions
 and states by new values, so the threads that answer HTTP read them without a lock. The bridge is ready while there is
@@ -29,8 +11,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, time
-from typing import Any, Final
+from typing import Final
 
+from bridge.daemon.conditions import OF_THE_BRIDGE, Causes, ConditionLog
 from bridge.daemon.journal import Journal
 from bridge.daemon.telemetry.metrics import History, Metrics
 from bridge.daemon.views import Condition, SourceState, TargetState
@@ -43,31 +26,19 @@ from bridge.pump.pump import Pump
 from bridge.pump.window import Pending
 from exchange.text.display import count_noun, list_some
 
-OF_THE_BRIDGE: Final = ("paused", "draining", "drained")
-KINDS: Final = (
-    "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
-    "at-risk", *OF_THE_BRIDGE,
-)  # fmt: skip
-"""Kinds of conditions in the order in which they are shown: causes before their effects."""
-
-LEVELS: Final = {"paused": "info", "draining": "info", "drained": "info", "waiting": "warning"}
-"""Kind -> the level at which it is logged; the others are errors."""
-LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
-"""Kind -> seconds for which a condition lasts before it is logged; others are logged at once. Most connections come
-back soon, and each loss has a line in the log anyway."""
 STOPPED_AFTER: Final = 1.0
 """Seconds for which messages wait for the limit of dead letters before that is a condition: others that are under way
 may be written, and these permit more."""
 BACKPRESSURE_AFTER: Final = 3.0
 """Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
-VANISHED_FOR: Final = 60.0  # seconds for which messages that were removed unread are a condition
+VANISHED_FOR: Final = 60.0
+"""Seconds for which messages that were removed unread are a condition."""
 NOT_READ: Final = ("disconnected", "trouble", "dead-letters", "waiting", "window-full")
 """Kinds of conditions of a source of which nothing is read."""
-REMIND_AFTER: Final = 60.0
-REMIND_AT_MOST: Final = 600.0
-"""Minimum and maximum number of seconds between reminders in the log; the interval doubles with each reminder."""
-LOOK_EVERY: Final = 1.0  # seconds between looks at the pump
-LATE: Final = 5.0  # seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks at the pump."""
+LATE: Final = 5.0
+"""Seconds by which a look is late where this process was stopped, as by SIGSTOP or with its machine."""
 SCAN_AFTER: Final = 0.5
 """Minimum age of the oldest unsettled message, in seconds, at which all messages under way are scanned."""
 SCAN_CHEAP: Final = 0.005
@@ -80,18 +51,6 @@ MAX_NAMED_PARTS: Final = 3
 """Maximum number of queues or messages that a reason names."""
 
 
-@dataclass(slots=True)
-class _Known:
-    """A present condition, with the state of its log lines."""
-
-    condition: Condition
-    begun: float
-    """Start time, by the loop's clock, in seconds."""
-    logged: bool = False
-    remind_at: float = 0.0
-    remind_after: float = REMIND_AFTER
-
-
 @dataclass(frozen=True, slots=True)
 class _Scan:
     """The result of a scan of all messages under way."""
@@ -100,17 +59,6 @@ class _Scan:
     """Target -> its oldest message without an answer."""
     held: Mapping[str, Sequence[Pending]] = field(default_factory=dict)
     """Source -> its messages on hold, the oldest first."""
-
-
-@dataclass(slots=True)
-class _Causes:
-    """The causes of conditions that one look has found."""
-
-    all: dict[tuple[str, str], tuple[str, float | None, str]] = field(default_factory=dict)
-    """Endpoint and kind -> reason, start time by the loop's clock if it is known, and way out."""
-
-    def add(self, endpoint: str, kind: str, reason: str, since: float | None = None, way_out: str = "") -> None:
-        self.all[endpoint, kind] = reason, since, way_out
 
 
 class Health:
@@ -143,7 +91,7 @@ class Health:
         self._has_dead_letters = has_dead_letters
         self._loop_clock = loop_clock or asyncio.get_running_loop().time
         self._clock = clock
-        self._known: dict[tuple[str, str], _Known] = {} if before is None else before._known
+        self._log: Final[ConditionLog] = ConditionLog(journal, None if before is None else before._log, clock)
         self._ran = self._loop_clock()  # time of the last look, by the loop's clock; later: there is none until then
         self._scan = _Scan()
         self._scan_at = float("-inf")
@@ -197,7 +145,7 @@ class Health:
     def look(self) -> None:
         """Find the present conditions and states, and log conditions that begin, last or end."""
         now = self._loop_clock()
-        causes = _Causes()
+        causes = Causes()
         self._scan_if_due(now)
         self.targets = {outlet.target.name: self._look_at_target(outlet, causes, now) for outlet in self._pump.outlets}
         self.sources = {inlet.source.name: self._look_at_source(inlet, causes, now) for inlet in self._inlets}
@@ -206,7 +154,7 @@ class Health:
                 causes.add("", kind, reason, way_out=way_out)
         for inlet in self._inlets:
             self._add_risk(inlet.source, causes, now)
-        self._compare(causes, now)
+        self.conditions = self._log.compare(causes, now)
         self.history.add(now, self._metrics)
 
     def _look_safely(self) -> None:
@@ -241,7 +189,7 @@ class Health:
 
     # Endpoints.
 
-    def _is_up(self, endpoint: Endpoint, causes: _Causes) -> bool:
+    def _is_up(self, endpoint: Endpoint, causes: Causes) -> bool:
         """Return whether an endpoint is connected and without trouble; add the condition if not."""
         name = endpoint.name
         if not self._metrics.up.get(name):
@@ -256,7 +204,7 @@ class Health:
             causes.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
         return trouble is None
 
-    def _look_at_target(self, outlet: Outlet, causes: _Causes, now: float) -> TargetState:
+    def _look_at_target(self, outlet: Outlet, causes: Causes, now: float) -> TargetState:
         name = outlet.target.name
         up = self._is_up(outlet.target, causes)
         waits = outlet.waiting
@@ -282,7 +230,7 @@ class Health:
         oldest = self._scan.copies.get(name)
         return TargetState(up, max(0.0, now - oldest.context.since) if oldest is not None else 0.0, waiting)
 
-    def _look_at_source(self, inlet: Inlet, causes: _Causes, now: float) -> SourceState:
+    def _look_at_source(self, inlet: Inlet, causes: Causes, now: float) -> SourceState:
         source, window = inlet.source, inlet.window
         name, stalled_after = source.name, (inlet.policy or self._policy).stalled_after
         if name in self._metrics.ended_sources:
@@ -330,7 +278,7 @@ class Health:
             0.0 if limit is None else limit.highest,
         )  # fmt: skip
 
-    def _add_risk(self, source: Source, causes: _Causes, now: float) -> None:
+    def _add_risk(self, source: Source, causes: Causes, now: float) -> None:
         """Add a condition if nothing is read, and what waits may not survive that."""
         name = source.name
         is_ended = name in self._metrics.ended_sources
@@ -343,7 +291,7 @@ class Health:
             reason = f"messages may be lost while nothing is read: {risk.what}"
             causes.add(name, "at-risk", reason, way_out="take that setting away, or raise it, until it is read again")
 
-    def _add_held(self, inlet: Inlet, held: Sequence[Pending], causes: _Causes) -> None:
+    def _add_held(self, inlet: Inlet, held: Sequence[Pending], causes: Causes) -> None:
         first, window = held[0], inlet.window
         behind = window.messages - len(held)
         reason = f"{first.delivery.origin} is on hold: {first.held_reason}"
@@ -367,53 +315,6 @@ class Health:
         targets = list_some([f"target {name}" for name in names], MAX_NAMED_PARTS)
         waits = f"it waits for {targets}" if names else "no target has it any more"
         return f"the oldest message, {oldest.delivery.origin}, is not settled: {waits}"
-
-    # Conditions that begin, last and end.
-
-    def _compare(self, causes: _Causes, now: float) -> None:
-        """Keep the start times of conditions that last, and log what has changed."""
-        wall = self._clock()
-        for key in [key for key in self._known if key not in causes.all]:
-            self._end(self._known.pop(key), now)
-        for (endpoint, kind), (reason, since, way_out) in causes.all.items():
-            known = self._known.get((endpoint, kind))
-            if known is None:
-                begun = now if since is None else since
-                known = _Known(Condition(endpoint, kind, reason, wall - (now - begun), way_out), begun)
-                self._known[endpoint, kind] = known
-            elif (known.condition.reason, known.condition.way_out) != (reason, way_out):
-                known.condition = Condition(endpoint, kind, reason, known.condition.since, way_out)
-            self._log(known, now)
-        self.conditions = tuple(
-            sorted([known.condition for known in self._known.values()], key=lambda each: KINDS.index(each.kind))
-        )
-
-    def _log(self, known: _Known, now: float) -> None:
-        condition, lasts = known.condition, now - known.begun
-        if not known.logged:
-            if lasts >= LOGGED_AFTER.get(condition.kind, 0.0):
-                known.logged = True
-                known.remind_at = now + known.remind_after
-                self._write("condition began", condition)
-        elif now >= known.remind_at:
-            known.remind_after = min(REMIND_AT_MOST, 2 * known.remind_after)
-            known.remind_at = now + known.remind_after
-            self._write("condition lasts", condition, seconds=round(lasts))
-
-    def _end(self, known: _Known, now: float) -> None:
-        if known.logged:
-            condition = known.condition
-            self.journal.write_rarely(
-                "info", "condition ended", (condition.endpoint, condition.kind), endpoint=condition.endpoint,
-                kind=condition.kind, reason=condition.reason, seconds=round(now - known.begun, 1),
-            )  # fmt: skip
-
-    def _write(self, event: str, condition: Condition, **fields: Any) -> None:
-        self.journal.write_rarely(
-            LEVELS.get(condition.kind, "error"), event, (condition.endpoint, condition.kind),
-            endpoint=condition.endpoint, kind=condition.kind, reason=condition.reason, **fields,
-            way_out=condition.way_out,
-        )  # fmt: skip
 
 
 def _name(inlet: Inlet) -> str:

@@ -19,7 +19,7 @@ class Condition:
     endpoint: str
     """The name of an endpoint; "" for the bridge."""
     kind: str
-    """One of those in docs/bridge-operations.md: ``bridge.daemon.health.KINDS``."""
+    """One of those in docs/bridge-operations.md: ``bridge.daemon.conditions.KINDS``."""
     reason: str
     since: float
     """Start time, in seconds since 1970."""

@@ -586,6 +586,10 @@ BRIDGE: Final[list[Mutant]] = [
             "            del self._refusing[key]",
             "            pass",
         ),
+    ),
+    *mutants_of(
+        "bridge/daemon/conditions.py",
+        "bridge/daemon/test_health.py",
         (
             "a condition begins again with each new reason",
             "Condition(endpoint, kind, reason, known.condition.since, way_out)",

@@ -12,8 +12,9 @@ from pathlib import Path
 from platform import python_version
 from typing import Final
 
+from bridge.daemon.conditions import KINDS, OF_THE_BRIDGE
 from bridge.daemon.config import Config
-from bridge.daemon.health import KINDS, OF_THE_BRIDGE, Health
+from bridge.daemon.health import Health
 from bridge.daemon.telemetry.metrics import Gauges, Reloads
 from bridge.pump.pump import Pump
 from exchange.files.operating_system import read_file_limit

@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from bindings.commands.check import check_command
+from bridge.daemon.conditions import KINDS
 from bridge.daemon.config import read_config
 from bridge.daemon.coverage import CoverageCounter
-from bridge.daemon.health import KINDS, Health
+from bridge.daemon.health import Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.pumps import RunningPump, list_endpoints
 from bridge.daemon.telemetry.metrics import FATES, Metrics

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.daemon import health as health_module
-from bridge.daemon.health import BACKPRESSURE_AFTER, KINDS, LOOK_EVERY, Health
+from bridge.daemon.conditions import KINDS
+from bridge.daemon.health import BACKPRESSURE_AFTER, LOOK_EVERY, Health
 from bridge.daemon.journal import Journal
 from bridge.daemon.telemetry.gauges import read_gauges
 from bridge.daemon.telemetry.metrics import Metrics
