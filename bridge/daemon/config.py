@@ -8,10 +8,10 @@ without.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
@@ -25,8 +25,14 @@ from bridge.pump.replies import Replies
 from bridge.table import Table
 from exchange.files.operating_system import find_signals
 from exchange.partition.partitioner import Partitioner
+from exchange.text.display import list_some, suggest
 from exchange.text.numbers import is_digits
 from exchange.topology.topology import Topology
+
+NO_PIPELINE: Final = "there is no pipeline"
+"""How each error begins that is about a pipeline which a file or a bridge does not have."""
+MAX_NAMED: Final = 10
+"""Maximum number of pipelines that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +220,11 @@ def read_http(table: Table, worker: int) -> Http | None:
         raise table.error("http", f'must be "HOST:PORT" or "off", and is {listen!r}')
     # Worker K has the K-th port, counted from the configured one; 0 means any free port, for each worker.
     return Http(host.strip("[]"), int(port) and int(port) + worker - 1, names)
+
+
+def explain_no_pipeline(name: str, names: Iterable[str]) -> str:
+    """Return that a file, or the bridge that runs by it, has no pipeline of this name, and ``names``, which it has."""
+    known = [each for each in names if each]
+    if not known:
+        return f"{NO_PIPELINE} {name!r}: the file of this bridge has one, without a name"
+    return f"{NO_PIPELINE} {name!r}{suggest(name, known) or f'; there are {list_some(known, MAX_NAMED)}'}"

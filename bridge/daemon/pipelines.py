@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.aside import call_aside
-from bridge.daemon.config import Config
+from bridge.daemon.config import Config, explain_no_pipeline
 from bridge.daemon.journal import Journal
 from bridge.daemon.pumps import BuiltPump, RunningPump, build_pump, start_pump
 from bridge.daemon.telemetry.metrics import Metrics, Reloads
@@ -30,7 +30,6 @@ from bridge.pump.policy import Backoff
 from exchange.errors import HashstarError, InputError
 from exchange.partition.python_function import find_changed_files, undo_imports
 from exchange.routing.router import Router
-from exchange.text.display import suggest
 
 READING: Final = 60.0
 """Maximum number of seconds for reading the file and the topologies again."""
@@ -298,8 +297,7 @@ class Pipelines:
                 going = [name for name in old if not (name in new and is_same(old[name], new[name]))]
             else:
                 if not config.pipelines or not (pipeline in new or pipeline in old):
-                    there = suggest(pipeline, new) or f"; there are {', '.join(new)}"
-                    raise UnknownPipeline(f"{config.path}: there is no pipeline {pipeline!r}{there}")
+                    raise UnknownPipeline(f"{config.path}: {explain_no_pipeline(pipeline, new)}")
                 going = [name for name in old if name == pipeline]
             stays = {name: each for name, each in old.items() if name not in going}
             coming = [each for name, each in new.items() if name not in stays and pipeline in (None, name)]

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from bridge.client_errors import explain
-from bridge.daemon.config import Config
+from bridge.daemon.config import Config, explain_no_pipeline
 from bridge.daemon.keys import PIPELINES
 from bridge.daemon.reading.pipeline import DEAD_LETTERS
 from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
 from exchange.errors import InputError
-from exchange.text.display import count_noun, hide_logins, list_some, suggest
+from exchange.text.display import count_noun, hide_logins, list_some
 from exchange.values.documents import document, encode_as
 
 SECONDS: Final = 20.0
@@ -90,10 +90,7 @@ def choose_pipeline(config: Config, name: str) -> Config:
     """Return a configuration of several pipelines with one of them, and the warnings about it. Raises InputError."""
     names = [each.name for each in config.pipelines]
     if name not in names:
-        there = (
-            suggest(name, names) or f"; there are {', '.join(names)}" if names else "; the file has one, without a name"
-        )
-        raise InputError(f"{config.path}: there is no pipeline {name!r}{there}")
+        raise InputError(f"{config.path}: {explain_no_pipeline(name, names)}")
     [chosen] = [each for each in config.pipelines if each.name == name]
     tables = (f"{PIPELINES.name}.{name}.", *([f"{DEAD_LETTERS}."] if chosen.shares_dead_letters else []))
     own = tuple([each for each in config.warnings if f"{each.table}.".startswith(tables)])

@@ -42,14 +42,13 @@ from bindings.http.handler import NOTHING, PLAIN, Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
 from bridge.daemon.asking import rows
-from bridge.daemon.config import Config
+from bridge.daemon.config import Config, explain_no_pipeline
 from bridge.daemon.pumps import RunningPump, control
 from bridge.daemon.telemetry.gauges import build_info, read_bridge_gauges, read_gauges, read_process_metrics
 from bridge.daemon.telemetry.metrics import BUCKETS, Gauges, Metrics, Reloads, format_metrics
 from bridge.daemon.views import Condition, StatusJson
 from bridge.pump.pump import Pump
 from exchange.errors import InputError
-from exchange.text.display import list_some, suggest
 from exchange.text.numbers import write_time
 from exchange.text.site import HASHSTAR_VERSION
 from exchange.values.documents import encode_as
@@ -62,8 +61,6 @@ SLOW: Final = 5.0
 """Seconds after which an event loop that has run no callback of `Web` counts as dead."""
 PATIENCE: Final = 180.0
 """Maximum number of seconds for which a request waits for the reload that it asks for."""
-MAX_NAMED: Final = 10
-"""Maximum number of pipelines that an error names."""
 NOT_TURNING: Final = "the event loop does not turn"
 CONTROLS: Final[Mapping[str, tuple[Callable[[Pump], None], str]]] = {
     "pause": (Pump.pause, "paused"), "drain": (Pump.drain, "draining"), "resume": (Pump.resume, "resumed"),
@@ -279,9 +276,7 @@ def _make_handler(web: Web, check: HostCheck) -> type[Handler]:
             found, names = query.pop("pipeline", []), [each for each in web.pumps if each]
             unknown = [name for name in found if name not in names and not (name and names and may_be_new)]
             if unknown:
-                there = suggest(unknown[0], names) or f"; there are {list_some(names, MAX_NAMED)}"
-                there = there if names else ": the file of this bridge has one, without a name"
-                code, text = 404, f"there is no pipeline {unknown[0]!r}{there}"
+                code, text = 404, explain_no_pipeline(unknown[0], names)
             elif names and query:
                 code, text = 400, f"pipeline=NAME is all that may be asked for, not {next(iter(query))!r}"
             elif most is not None and len(found) > most:

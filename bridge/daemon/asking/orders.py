@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from bridge.daemon.asking.processes import (
-    ONE_PIPELINE,
     Answers,
     Process,
     ask,
     ask_all,
     describe_refusal,
+    explain_lone_pipeline,
     query_for,
     read_all,
     wait_for,
@@ -84,7 +84,7 @@ def reload(addresses: Sequence[str], seconds: float, pipeline: str | None = None
     """
     if pipeline is not None:
         there = read_all(addresses, seconds)
-        one = [f"{each.address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}" for each in there.processes]
+        one = [explain_lone_pipeline(each.address, pipeline) for each in there.processes]
         if there.errors or not all(each.pipelines for each in there.processes):
             return Result("", done=False, errors=there.errors or tuple(one))
 

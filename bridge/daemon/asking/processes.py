@@ -21,7 +21,7 @@ from bindings.sources.address import parse_address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
-from bridge.daemon.config import read_http
+from bridge.daemon.config import NO_PIPELINE, explain_no_pipeline, read_http
 from bridge.daemon.views import Condition, PipelineStatus
 from bridge.table import Table
 from exchange.errors import InputError
@@ -36,7 +36,6 @@ STATUS_BYTES: Final = 64 << 20
 """Maximum size of a status, in bytes."""
 ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  to ask, not to listen
 """Host that stands for all addresses of a machine -> the one to ask."""
-ONE_PIPELINE: Final = "the file of this bridge has one, without a name, or its release knows no several"
 RETRY: Final = 0.1
 """Seconds between two looks at a state that is waited for."""
 
@@ -174,14 +173,19 @@ def read_process(address: str, seconds: float, pipeline: str | None = None) -> P
     except (ValueError, KeyError, TypeError, InputError):
         raise InputError(f"{address}: what answers is no bridge, or one of an earlier release") from None
     if pipeline is not None and [each.name for each in process.pipelines] != [pipeline]:
-        raise InputError(f"{address}: there is no pipeline {pipeline!r}: {ONE_PIPELINE}")
+        raise InputError(explain_lone_pipeline(address, pipeline))
     return process
+
+
+def explain_lone_pipeline(address: str, name: str) -> str:
+    """Return why a process has no pipeline of this name where it names none at all."""
+    return f"{address}: {explain_no_pipeline(name, ())}, or its release knows no several"
 
 
 def describe_refusal(answer: HttpAnswer) -> str:
     """Return what a process has answered instead of what was asked for, as a text of its lines."""
     text = answer.body.decode("utf-8", "replace").strip()
-    is_ours = answer.status in (409, 503) or (answer.status == 404 and text.startswith("there is no pipeline"))
+    is_ours = answer.status in (409, 503) or (answer.status == 404 and text.startswith(NO_PIPELINE))
     return text if is_ours and text else f"it answers {answer.status} ({text[:200]})"
 
 

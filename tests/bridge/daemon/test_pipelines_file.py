@@ -208,7 +208,7 @@ def test_each_finding_names_its_pipeline(tmp_path: Path) -> None:
     assert one.warnings == 0  # it is told at the other
     with pytest.raises(InputError, match="there is no pipeline 'c'; there are a, b"):
         choose_pipeline(config, "c")
-    with pytest.raises(InputError, match="the file has one, without a name"):
+    with pytest.raises(InputError, match="the file of this bridge has one, without a name"):
         choose_pipeline(read(tmp_path, ONE), "a")
 
 
