@@ -53,6 +53,15 @@ class Baseline:
         except (InputError, ValueError) as error:
             raise InputError(f"{name}: not a baseline: {error}") from None
 
+    @classmethod
+    def open(cls, name: str, *, may_be_new: bool) -> Baseline:
+        """Read a file, as `load` does; one that is not there is empty if it may be new, else an InputError."""
+        if Path(name).exists():
+            return cls.load(name)
+        if may_be_new:
+            return cls(name)
+        raise InputError(f"{name}: there is no such file; --write-baseline makes it of what is found now")
+
     def save(self) -> None:
         """Write the file; an old one stays until the new one is complete. Raises InputError if that fails."""
         save_lines(self.name, self._lines())

@@ -18,7 +18,7 @@ from bindings.checking.rules.table import NEVER, SEVERITIES, Severity
 from bindings.checking.run import check_sources
 from bindings.checking.selection import CodeSelection, find_rules
 from bindings.fix.fix import FailedFile, NotFixable, diff_lines, fix_files, format_fixes, save_fixed
-from bindings.sources.applications.importing import import_object
+from bindings.sources.applications.open import import_celery
 from bindings.sources.files import save_form
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, echo_lines, exit_on_error, fail, show_status, show_warnings
@@ -148,11 +148,11 @@ def check_command(
             selection,
             vhost=vhost,
             profile=profile,
-            baseline=None if baseline is None else _open_baseline(baseline, may_be_new=write_baseline),
+            baseline=None if baseline is None else Baseline.open(baseline, may_be_new=write_baseline),
             record=write_baseline,
             seconds=read_timeout(),
             show=show,
-            app=None if app_name is None else import_object(_strip_prefix(app_name)),
+            app=None if app_name is None else import_celery(app_name),
             allow_unread=allow_unread,
         )
     result = result._replace(fail_on=fail_on, statistics=statistics, root=_find_root(os.environ))
@@ -212,20 +212,6 @@ def _report_to_user(result: CheckResult, written: bool) -> None:
     for _, error in result.errors:
         echo_error(error)
     echo_lines(format_baseline(result, written), err=True)
-
-
-def _strip_prefix(app_name: str) -> str:
-    """Return ``shop.celery:app`` also of ``celery:shop.celery:app``, the app's name where it is a topology."""
-    rest = app_name.removeprefix("celery:")
-    return rest if ":" in rest else app_name
-
-
-def _open_baseline(name: str, *, may_be_new: bool) -> Baseline:
-    if not Path(name).exists():
-        if may_be_new:
-            return Baseline(name)
-        raise InputError(f"{name}: there is no such file; --write-baseline makes it of what is found now")
-    return Baseline.load(name)
 
 
 def _find_root(environment: Mapping[str, str]) -> Path:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import IO, Final
 
 import click
 
-from bindings.diffing.against import Comparison, FileDiff, VhostDiff, diff_against, list_caveats
-from bindings.diffing.diff import SECONDS, Diff, diff
+from bindings.diffing.against import Comparison, diff_against
+from bindings.diffing.diff import SECONDS, Diff
 from bindings.diffing.forms import FORMS
-from bindings.diffing.messages import Moved, count_moves
-from bindings.diffing.words import describe_release, describe_rules
-from bindings.sources.open import open_source
+from bindings.diffing.messages import count_moves
+from bindings.diffing.pair import read_pair
 from exchange.commands.completion import SOURCE
 from exchange.commands.console import echo_error, echo_line, exit_on_error, show_progress, show_status, show_warnings
 from exchange.commands.options import (
@@ -104,10 +103,21 @@ def diff_command(
         if messages is not None and form == "markdown":
             raise click.UsageError("--messages has no Markdown; use --format text or json")
         with exit_on_error():
-            compared, moved, rules = _compare(topologies, vhost, releases or profile, wait, messages, allow_unread)
+            with show_status("reading ..."):
+                pair = read_pair(
+                    topologies, vhost, releases or profile, allow_unread=allow_unread, seconds=read_timeout()
+                )
+            for caveat in pair.caveats or ():
+                if pair.releases is None:  # else the option has shown it
+                    echo_line(f"hashstar: warning: {caveat}", err=True)
+            for source in pair.sources:
+                show_warnings(source.name, source.warnings)
+            with show_progress(f"comparing, {wait:.0f} s at most") as step:
+                compared = pair.compare(wait, step)
+            moved = None if messages is None else count_moves(messages, Router(pair.old), Router(pair.new))
         print_form(FORMS[form], Comparison([compared], messages=moved))
-        if form == "text" and rules:
-            echo_line(rules)
+        if form == "text" and pair.rules:
+            echo_line(pair.rules)
         files = [compared]
     else:
         if messages is not None:
@@ -124,48 +134,3 @@ def diff_command(
     fails = FAILING[fail_on]
     failed = any(fails(each.diff) for file in files for each in file.vhosts)
     sys.exit(max([int(failed), *(file.error.exit_code for file in files if file.error is not None)]))
-
-
-def _compare(
-    names: Sequence[str],
-    vhost: str | None,
-    profile: str | tuple[str | None, str | None] | None,
-    wait: float,
-    messages: IO[bytes] | None,
-    allow_unread: bool,
-) -> tuple[FileDiff, Moved | None, str]:
-    """Return the difference of two sources, the messages that they route differently, and by which rules.
-
-    Raises InputError.
-
-    One source is compared with itself. ``profile`` is that of both, or one for each.
-    """
-    with show_status("reading ..."):
-        opened = [open_source(where, vhost, seconds=read_timeout()) for where in names]
-        sources = [each.allowing_unread(allow_unread) for each in opened]
-        one, other = sources[0], sources[-1]
-        rules = profile if isinstance(profile, tuple) else [profile or one.profile or other.profile] * 2
-        old, new = (source.routable(vhost, rule) for source, rule in zip((one, other), rules, strict=True))
-    named = [(each.name, each.profile) for each in (one, other) if each.profile is not None and profile is None]
-    caveats = list_caveats(
-        *[rule for _, rule in named], old.profile, new.profile,
-        rules=None if isinstance(profile, tuple) else new.profile,
-    )  # fmt: skip
-    if profile is None:  # else the option has shown it
-        for caveat in caveats or ():
-            echo_line(f"hashstar: warning: {caveat}", err=True)
-    for source in sources:
-        show_warnings(source.name, source.warnings)
-    with show_progress(f"comparing, {wait:.0f} s at most") as step:
-        result = diff(old, new, upgraded=isinstance(profile, tuple), seconds=wait, progress=step)
-    moved = None if messages is None else count_moves(messages, Router(old), Router(new))
-    old_profile = None if old.profile == new.profile else old.profile.name
-    each = VhostDiff(new.vhost, new.profile.name, result, old_profile, caveats=caveats)
-    if isinstance(profile, tuple):
-        given = zip(profile, (one, other), (old, new), strict=True)
-        before, after = (
-            describe_release(name or source.release or topology.profile.name, topology.profile.name)
-            for name, source, topology in given
-        )
-        each = each._replace(releases=(before, after))
-    return FileDiff(other.name, one.name, "changed", (each,)), moved, describe_rules(named, new.profile)

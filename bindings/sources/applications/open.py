@@ -36,6 +36,12 @@ def open_application(where: str, vhost: str | None = None) -> Application:
         raise InputError(f"{where}: it cannot be read: {describe(error)}") from error
 
 
+def import_celery(address: str) -> object:
+    """Import an app of Celery: ``PACKAGE.MODULE:APP``, also as a source is named. Raises InputError."""
+    rest = address.removeprefix("celery:")
+    return import_object(rest if ":" in rest else address)
+
+
 def _read_celery(app: Any, vhost: str | None) -> Application:
     if vhost is None and hasattr(app, "conf"):
         vhost = celery.find_vhost(app)
