@@ -149,6 +149,8 @@ class Failure(NamedTuple):
     waits: bool = False
     """Whether what it needs may still come, such as a binding for its key. The messages of its key wait, others pass,
     and none becomes a dead letter because of the number of its tries."""
+    moot: bool = False
+    """Whether another reader of its source has the message now: that one writes it, and nothing is to be done here."""
 
 
 class Receiver(Protocol):

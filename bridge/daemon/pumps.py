@@ -154,6 +154,9 @@ class _Events(PumpEvents):
         self._journal.refused(target, message, failure, retry_in)
         self._metrics.refused(target, message, failure, retry_in)
 
+    def abandoned(self, target: str, message: Outgoing) -> None:
+        pass
+
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
         self._journal.gave_up(target, message, failure, fate)
         self._metrics.gave_up(target, message, failure, fate)

@@ -235,5 +235,5 @@ class _Events:
     def _ignore(self, *_: Any, **__: Any) -> None:
         pass
 
-    connected = ended = filtered = gave_up = left = read = refused = replied = requested = _ignore
+    abandoned = connected = ended = filtered = gave_up = left = read = refused = replied = requested = _ignore
     sending = settled = unroutable = _ignore

@@ -30,6 +30,9 @@ class TargetEvents(Protocol):
     def refused(self, target: str, message: Outgoing, failure: Failure, retry_in: float | None) -> None:
         """Take note that a target refused a message; ``retry_in`` is in seconds, None if it is not tried again."""
 
+    def abandoned(self, target: str, message: Outgoing) -> None:
+        """Take note that a target does not write a message that its source gives again, here or to another reader."""
+
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
         """Take note that a message is given up: ``fate`` is ``dead-letter`` or ``hold``."""
 

@@ -24,7 +24,7 @@ from bridge.pump.gate import Gate, Partition, find_partition
 from bridge.pump.order import Held, by_number
 from bridge.pump.policy import Attempts, Policy, Unroutable
 from bridge.pump.sending import LiveReceiver, Sender
-from bridge.pump.window import Pending, Window, finish_copies
+from bridge.pump.window import Pending, Window, abandon_copy, finish_copies
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -211,7 +211,9 @@ class Outlet:
         gate = self._gates.get(find_partition(outgoing)) if self._gates else None
         if gate is not None:
             gate.under_way.discard(outgoing.number)
-        if outgoing.context.dropped:
+        if outgoing.context.dropped or failure.moot:
+            abandon_copy(outgoing.context, outgoing.queue)
+            self._events.abandoned(self.target.name, outgoing)
             self._leave(outgoing)
             self._changed()
             return

@@ -166,6 +166,14 @@ class Window:
         self.full_since = None
 
 
+def abandon_copy(pending: Pending, queue: str) -> None:
+    """Take note that nothing is to be done for a copy: its source gives it again, to this reader or to another one."""
+    if pending.window.limit is not None:
+        pending.window.limit.release(pending, queue)
+    pending.window.finish_copy(pending)
+    pending.window.settle()
+
+
 def finish_copies(pendings: Iterable[Pending]) -> Collection[Window]:
     """Take note that one copy of each is done, and return their windows, to be settled once for all."""
     windows: dict[Window, None] = {}

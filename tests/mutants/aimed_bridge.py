@@ -118,6 +118,24 @@ BRIDGE: Final[list[Mutant]] = [
             "self._events.confirmed(self.target.name, messages, ",
         ),
         (
+            "what the next owner of a partition writes is tried again",
+            "if outgoing.context.dropped or failure.moot:",
+            "if outgoing.context.dropped:",
+        ),
+        (
+            "what the next owner of a partition writes waits for a limit of dead letters",
+            "            abandon_copy(outgoing.context, outgoing.queue)\n",
+            (
+                "            outgoing.context.window.finish_copy(outgoing.context)\n"
+                "            outgoing.context.window.settle()\n"
+            ),
+        ),
+        (
+            "what the next owner of a partition writes fills the window",
+            "            abandon_copy(outgoing.context, outgoing.queue)\n",
+            "",
+        ),
+        (
             "a second refusal of one sending counts as another try",
             "        if self._in_flight.pop(outgoing.number, None) is None:\n            return\n",
             "        self._in_flight.pop(outgoing.number, None)\n",
@@ -476,6 +494,7 @@ BRIDGE: Final[list[Mutant]] = [
             "self.refused if batching.alone else [], [], False",
             "self.refused, [], False",
         ),
+        ("what the next owner of a partition writes is refused", 'writes it", moot=True)', 'writes it")'),
     ),
     *mutants_of(
         "bridge/endpoints/kafka/producer/plain.py",

@@ -149,7 +149,8 @@ class _Reports:
         target = self._target
         if target.judge.is_dead:
             return
-        if target._under_way.pop(message.number, None) is not None and target.name != "dead":
+        known = target._under_way.pop(message.number, None) is not None
+        if known and target.name != "dead" and not failure.moot:
             target.judge.note_refused(message, failure)
         self._receiver.failed(message, failure)
 

@@ -222,6 +222,10 @@ class TracedEvents:
         self._events.refused(target, message, failure, retry_in)
         self._answer(self._targets[target].sent, [message], failure.reason)
 
+    def abandoned(self, target: str, message: Outgoing) -> None:
+        self._events.abandoned(target, message)
+        self._answer(self._targets[target].sent, [message], "not written: its source gives it again")
+
     def gave_up(self, target: str, message: Outgoing, failure: Failure, fate: str) -> None:
         self._events.gave_up(target, message, failure, fate)
         self._answer(self._targets[target].sent, [message], failure.reason)

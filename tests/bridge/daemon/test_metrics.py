@@ -24,6 +24,7 @@ from bridge.endpoints.memory import MemorySource
 from bridge.pump.pump import Inlet
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 
+GUIDE = Path(__file__).parents[3] / "docs" / "bridge-operations.md"
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\"n])*)"')
 
@@ -108,6 +109,18 @@ def test_events_are_counted() -> None:
         ("hashstar_latency_seconds_sum", "t"): 1.5,
         ("hashstar_latency_seconds_count", "t"): 3,
     }
+
+
+def test_the_guide_says_of_each_counter_of_messages_when_it_counts() -> None:
+    """A new one is a question: does it count what is final?"""
+    _, _, rest = GUIDE.read_text("utf-8").partition("### When a message counts\n")
+    told = re.findall(r"`(hashstar_\w+)`", rest.partition("\n\nWhat an aborted")[0])
+    of_others = {"hashstar_connections_total", "hashstar_disconnections_total"}
+    counters = {name for name, (kind, *_) in Metrics().families().items() if kind == "counter"} - of_others
+    assert len(told) == len({*told})
+    assert {*told} == counters | {
+        "hashstar_latency_seconds", "hashstar_binding_messages_total", "hashstar_vanished_messages_total"
+    }  # fmt: skip
 
 
 def test_series_of_endpoints_start_at_0_before_anything_happens() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Receiver, Target
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop.marks import HOPS
+from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.gate import CALM
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Backoff, Policy, Unroutable
@@ -26,6 +27,7 @@ from tests.support.virtual_loop import pass_time, run_virtually
 NO = Failure("refused")
 NEVER = Failure("too large", final=True)
 FULL = Failure("nack", busy=True)
+MOOT = Failure("taken away", moot=True)
 CUT = Disconnected("cut")
 
 
@@ -147,6 +149,33 @@ def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
         scene.target.refuse(1)
         assert scene.dead == [(1, "refused")]
         assert scene.settled == [1]
+
+    play_scene(play)
+
+
+def test_what_another_reader_of_its_source_writes_is_settled_and_counts_as_nothing() -> None:
+    """Neither as written, nor as refused; what waits behind it is sent."""
+
+    async def play() -> None:
+        scene = Scene(Policy(tries=9, backoff=Backoff(5, 5)))
+        await pass_time(1)
+        scene.send("a", "a", "b")
+        scene.target.refuse(1)
+        scene.target.refuse(3)
+        limit = scene.window.limit = DeadLetterLimit(0.5, lambda *_: None)
+        waiting = scene.target.by_number[3]
+        while limit.permit(waiting.context, "q", "large", lambda: True, 0.0):
+            """Ten are permitted in any case."""
+        assert limit.is_reached
+        await pass_time(6)
+        before = len(scene.events.calls_of("refused"))
+        for number in (1, 2, 3):
+            scene.target.refuse(number, MOOT)
+        assert (scene.settled, scene.outlet.in_flight, scene.outlet.held, scene.window.messages) == ([1, 2, 3], 0, 0, 0)
+        assert not limit.is_reached
+        assert scene.dead == scene.events.calls_of("confirmed") == scene.events.calls_of("gave_up") == []
+        assert len(scene.events.calls_of("refused")) == before
+        assert [outgoing.number for _, outgoing in scene.events.calls_of("abandoned")] == [1, 2, 3]
 
     play_scene(play)
 

@@ -39,6 +39,9 @@ PAUSE: Final = 0.1
 """Seconds until a call is made again."""
 
 
+MOOT: Final = Failure("its partition was taken away, and the next owner writes it", moot=True)
+
+
 class Incomplete(Exception):
     """The transaction cannot be committed with the messages inside; the text has the reason."""
 
@@ -90,7 +93,6 @@ class Transacting(Connection):
         """Take messages that wait into the transaction, with all copies of its last delivery. Raises Disconnected."""
         waiting, produce, make_record = self.waiting, self.producer.produce, self.writer.make_record
         inside = self.inside
-        gone: list[Outgoing] = []
         failed: list[tuple[Outgoing, Failure]] = []
         while waiting:
             outgoing = waiting[0]
@@ -104,7 +106,7 @@ class Transacting(Connection):
                 )
             if not lane.current:
                 self.batching.clear(outgoing)
-                gone.append(waiting.popleft())  # the next owner of the partition writes it
+                failed.append((waiting.popleft(), MOOT))
                 continue
             self._assignments[lane.assignment] = None
             try:
@@ -131,8 +133,6 @@ class Transacting(Connection):
             else:
                 inside.append(outgoing)
             waiting.popleft()
-        if gone:
-            self.receiver.confirmed(gone)
         for outgoing, failure in failed:
             self.receiver.failed(outgoing, failure)
 

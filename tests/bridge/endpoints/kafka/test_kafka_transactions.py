@@ -66,12 +66,13 @@ class Answers:
 
     def __init__(self) -> None:
         self.bad: list[int] = []
+        self.moot: list[int] = []
 
     def confirmed(self, messages: Sequence[Outgoing]) -> None:
-        """Do nothing: nothing is confirmed before a commit."""
+        raise AssertionError("nothing is confirmed before a commit")
 
     def failed(self, message: Outgoing, failure: Failure) -> None:
-        self.bad.append(message.number)
+        (self.moot if failure.moot else self.bad).append(message.number)
 
     def lost(self, error: Disconnected) -> None:
         raise AssertionError(error)
@@ -251,6 +252,21 @@ async def test_what_brokers_refuse_is_not_confirmed_and_no_offset_behind_it_is_c
     assert not good
     assert scene.lane.committed == -1
     assert [*scene.state.waiting] == copies
+
+
+@on_a_loop
+async def test_what_an_aborted_transaction_had_of_a_lost_partition_is_the_next_owners() -> None:
+    scene = Scene()
+    copies = scene.copies(3, "a")
+    scene.state.waiting += copies[:2]
+    scene.state.take()
+    scene.lane.assignment.lanes.clear()
+    scene.state.put_back()
+    scene.state.waiting.append(copies[2])
+    scene.state.take()
+    assert (scene.inside, [*scene.state.waiting]) == ([], [])
+    assert scene.answers.moot == [0, 1, 2]
+    assert scene.answers.bad == []
 
 
 @pytest.mark.parametrize(
