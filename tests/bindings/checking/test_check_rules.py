@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import pytest
 from click.testing import CliRunner, Result
 
 from bindings.checking.rules.table import RULES, SEVERITIES
 from bindings.commands.check import check_command
 from bindings.commands.graph import graph_command
 from tests.bindings.checking.test_check import OF_APPLICATIONS, OF_FILES, document_of
+from tests.support.cases import with_each
 
 FORMS = (".bindings", ".json")
 
@@ -29,16 +29,15 @@ def example(code: str, form: str) -> str:
     return document.dump() if form == ".bindings" else document.definitions().dump()
 
 
-@pytest.fixture(
-    params=[(code, form) for code in RULES if code not in OF_APPLICATIONS for form in OF_FILES.get(code, FORMS)],
-    ids="".join,
-)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """Return the code of a rule, and a file that breaks it."""
-    code, form = request.param
-    path = tmp_path / f"topology{form}"
+CASES = [(code, form) for code in RULES if code not in OF_APPLICATIONS for form in OF_FILES.get(code, FORMS)]
+each_example = with_each("code, form", CASES)
+"""Run a test with the code of each rule, in each form of a file that breaks it."""
+
+
+def write(code: str, form: str, folder: Path) -> Path:
+    path = folder / f"{code}{form}"
     path.write_text(example(code, form), encoding="utf-8")
-    return code, path
+    return path
 
 
 def check(code: str, path: Path, form: str) -> Result:
@@ -51,9 +50,10 @@ def check(code: str, path: Path, form: str) -> Result:
     return result
 
 
-def test_the_text_has_the_finding_with_its_line(case: tuple[str, Path]) -> None:
+@each_example
+def test_the_text_has_the_finding_with_its_line(code: str, form: str, tmp_path: Path) -> None:
     """Under the rule's heading, with its way out."""
-    code, path = case
+    path = write(code, form, tmp_path)
     lines = check(code, path, "text").stdout.splitlines()
     heading = next(line for line in lines if line.startswith(f"{code} {RULES[code].name}: "))
     reported = [line for line in lines[lines.index(heading) :] if line.startswith("    ")]
@@ -63,9 +63,10 @@ def test_the_text_has_the_finding_with_its_line(case: tuple[str, Path]) -> None:
     assert lines[-1].startswith(f"{path}: ")
 
 
-def test_json_and_sarif_have_the_finding(case: tuple[str, Path]) -> None:
+@each_example
+def test_json_and_sarif_have_the_finding(code: str, form: str, tmp_path: Path) -> None:
     """The same message and line in both."""
-    code, path = case
+    path = write(code, form, tmp_path)
     (vhost,) = json.loads(check(code, path, "json").stdout)["vhosts"]
     findings: list[dict[str, Any]] = [finding for finding in vhost["findings"] if finding["code"] == code]
     assert findings
@@ -78,9 +79,10 @@ def test_json_and_sarif_have_the_finding(case: tuple[str, Path]) -> None:
         assert location["physicalLocation"]["region"]["startLine"] == (finding["line"] or 1)
 
 
-def test_the_graph_shows_the_finding_as_text_and_as_a_picture(case: tuple[str, Path]) -> None:
+@each_example
+def test_the_graph_shows_the_finding_as_text_and_as_a_picture(code: str, form: str, tmp_path: Path) -> None:
     """A finding about an exchange, a queue or a binding is marked there; the picture is XML."""
-    code, path = case
+    path = write(code, form, tmp_path)
     output = path.with_suffix(".svg")
     # What was read is the same however it was written: the one form is shown as text, the other as a picture.
     as_text = path.suffix == ".json" and ".bindings" in OF_FILES.get(code, FORMS)
