@@ -135,7 +135,8 @@ def is_damaged(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def archive(case: Case, is_damaged: bool, tmp_path: Path) -> Path:
+def archive(case: Case, is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # where no pyproject.toml is looked through for settings of an audit
     for number, (name, data) in enumerate(case.files.items()):
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,9 +192,9 @@ def test_convert_counts_both_records_and_stops_where_no_bad_one_is_allowed(
 def test_audit_counts_both_records_and_stops_where_no_bad_one_is_allowed(
     is_damaged: bool, archive: Path, tmp_path: Path
 ) -> None:
-    arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark", *MAPPED)
     report = tmp_path / "report.json"
-    assert run(audit_command, *arguments, "--json", report, archive).exit_code == 0
+    arguments = ("-t", tmp_path / "t.bindings", "--archive-vhost", "*", "--no-spark", "--json", report, *MAPPED)
+    assert run(audit_command, *arguments, archive).exit_code == 0
     found = json.loads(report.read_text())["audited"]["records"]
     assert (found["counted"], sum(bad["records"] for bad in found["bad"])) == (2 - is_damaged, int(is_damaged))
     assert run(audit_command, *arguments, "--max-bad", 0, archive).exit_code == int(is_damaged)

@@ -286,8 +286,13 @@ def test_the_fixture_takes_its_topology_from_the_marker_or_the_ini_option(tmp_pa
 
 def test_the_marker_and_the_ini_option_are_documented_to_pytest(tmp_path: Path) -> None:
     """``pytest --markers`` and ``pytest --help`` name them."""
-    assert "@pytest.mark.topology(definitions=None, *, vhost=None, profile=None)" in run_pytest(tmp_path, "--markers")
-    assert "hashstar_definitions" in run_pytest(tmp_path, "--help")
+    code = "import pytest; [pytest.main(['-p', 'bindings.pytest_plugin', each]) for each in ('--markers', '--help')]"
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+    ).stdout  # fmt: skip
+    assert "@pytest.mark.topology(definitions=None, *, vhost=None, profile=None)" in printed
+    assert "hashstar_definitions" in printed
 
 
 def test_the_plugin_imports_nothing_of_the_engine_but_the_table_of_its_names() -> None:
