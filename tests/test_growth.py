@@ -10,6 +10,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -21,6 +22,7 @@ from bindings.cli import find_command
 from bindings.serve.drafts import edit
 from bindings.sources.document import Document
 from exchange import Topology
+from tests.support.tiers import some
 
 GROWTH: Final = 2.2
 """Maximum of the work for twice as much, divided by the work for once."""
@@ -164,8 +166,8 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.scaled
+@pytest.mark.parametrize(("kind", "command"), some([*product(KINDS, COMMANDS)], 3))
 def test_twice_as_much_takes_twice_the_work(kind: str, command: str, tmp_path: Path) -> None:
     name, *_ = command.split()
     options = COMMANDS[command]

@@ -16,7 +16,7 @@ from tests.support.tiers import order, strip_group
 TESTS = """
 import pytest
 from hypothesis import given, strategies as st
-from tests.support.tiers import examples
+from tests.support.tiers import examples, some
 
 @pytest.fixture
 def spark(): ...
@@ -35,6 +35,9 @@ def test_smoke(): ...
 
 def test_of_a_fixture(page): ...
 
+@pytest.mark.scaled
+def test_scaled(): print("cases:", *some(range(25)))
+
 @examples(60)
 @given(st.integers())
 def test_law(number): print("an example")
@@ -45,10 +48,10 @@ def test_slow(monkeypatch):
 
 
 RUN: dict[str, tuple[set[str], set[str], int]] = {
-    "quick": ({"plain", "smoke", "law", "slow"}, set(), 6),
-    "quick --limit-cpu": ({"plain", "smoke", "law"}, {"slow"}, 6),
-    "rest": ({"server", "of_a_fixture", "law"}, set(), 60),
-    "night": ({"plain", "server", "smoke", "of_a_fixture", "law", "slow"}, set(), 600),
+    "quick": ({"plain", "smoke", "scaled", "law", "slow"}, set(), 6),
+    "quick --limit-cpu": ({"plain", "smoke", "scaled", "law"}, {"slow"}, 6),
+    "rest": ({"server", "of_a_fixture", "scaled", "law"}, set(), 60),
+    "night": ({"plain", "server", "smoke", "of_a_fixture", "scaled", "law", "slow"}, set(), 600),
 }
 """Tier and options -> what of `TESTS` passes and fails in it, and how many examples the law has."""
 
@@ -62,6 +65,8 @@ def test_a_tier_runs_what_it_states(tmp_path: Path) -> None:
         }
         assert outcomes == {"PASSED": passed, "FAILED": failed}, printed[tier]
         assert printed[tier].count("an example") == examples
+        cases = range(0, 25, 10) if "quick" in tier else range(25)
+        assert f"cases: {' '.join(map(str, cases))}\n" in printed[tier]
         assert ("s  test_it.py::test_slow" in printed[tier]) == ("quick" in tier)
 
 

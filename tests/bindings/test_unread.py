@@ -27,7 +27,7 @@ from exchange.topology.unread import find_unread
 from tests.recorders.rabbitmq_management import FILE, VHOST
 from tests.support.program import run_program
 from tests.support.recorded_management import RECORDINGS, recorded_broker
-from tests.support.tiers import examples
+from tests.support.tiers import examples, some
 
 ORDERS = Path(__file__).parents[2] / "examples/orders"
 NAMES = ("a", "b", "c")
@@ -240,7 +240,11 @@ WHOLE = Topology(
 )
 
 
-@pytest.fixture(params=INSERTIONS)
+TRIED = some([*INSERTIONS], 3)
+"""Those that each command is tried with."""
+
+
+@pytest.fixture(params=TRIED)
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """Return the names of a file that is read whole, and of one of which a part is not."""
     write, insert = INSERTIONS[request.param]
@@ -256,13 +260,14 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 @pytest.fixture
 def turn(request: pytest.FixtureRequest) -> int:
     """Return the number of the insertion: each takes one of the forms, and each form has several insertions."""
-    return list(INSERTIONS).index(request.node.callspec.params["files"])
+    return TRIED.index(request.node.callspec.params["files"])
 
 
 def take(choices: Collection[Any], turn: int) -> Any:
     return [*choices][turn % len(choices)]
 
 
+@pytest.mark.scaled
 def test_diff_says_so_in_every_form(files: tuple[str, str], turn: int) -> None:
     whole, part = files
     form = take(("text", "markdown", "json"), turn)
@@ -282,6 +287,7 @@ def test_diff_says_so_in_every_form(files: tuple[str, str], turn: int) -> None:
     assert (allowed.returncode, "not proved" in allowed.stdout) == (0, False)
 
 
+@pytest.mark.scaled
 def test_check_says_so_in_every_form(files: tuple[str, str], turn: int) -> None:
     whole, part = files
     form = take(FORMS, turn)
@@ -293,6 +299,7 @@ def test_check_says_so_in_every_form(files: tuple[str, str], turn: int) -> None:
     assert (result.returncode, "not proved" in result.stdout) == (0, False)
 
 
+@pytest.mark.scaled
 def test_upgrade_says_so_in_every_form(files: tuple[str, str], turn: int, tmp_path: Path) -> None:
     whole, part = files
     page = tmp_path / "page.html"
@@ -308,6 +315,7 @@ def test_upgrade_says_so_in_every_form(files: tuple[str, str], turn: int, tmp_pa
     assert run_program(*command, "--allow-unread", part).returncode == 0
 
 
+@pytest.mark.scaled
 def test_routes_come_with_a_warning(files: tuple[str, str]) -> None:
     """Their exit code is no claim; that a message goes nowhere is one."""
     for command in (["explain", "-t"], ["route", "-t"]):
@@ -317,6 +325,7 @@ def test_routes_come_with_a_warning(files: tuple[str, str]) -> None:
             assert ("not proved: 1 part was not read" in result.stderr) == (path == files[1])
 
 
+@pytest.mark.scaled
 def test_audit_says_so_in_every_form(files: tuple[str, str], turn: int, tmp_path: Path) -> None:
     whole, part = files
     page, suites = tmp_path / "page.html", tmp_path / "junit.xml"
@@ -440,6 +449,7 @@ def test_edits_and_routers_keep_what_was_not_read() -> None:
     assert part.with_unread(()) == Topology([], [Queue("q")])
 
 
+@pytest.mark.scaled
 def test_a_bridge_is_not_led_by_a_part_of_a_topology(files: tuple[str, str], tmp_path: Path) -> None:
     """It would put messages where they do not belong; what a plugin makes it finds undecided, message by message."""
     for path, is_refused in zip(files, (False, True), strict=True):

@@ -4,7 +4,7 @@
 tier        what it runs                                                                    examples of a property
 ==========  ==============================================================================  =======================
 ``quick``   all that needs no server, browser, Spark or other process, and what is `smoke`  a tenth, the same each day
-``rest``    what `quick` leaves out, and its properties with all their examples             all, the same each day
+``rest``    what `quick` leaves out, its properties with all their examples, what `scaled`  all, the same each day
 ``all``     everything                                                                      all, the same each day
 ``night``   everything                                                                      ten times as many, random
 ==========  ==============================================================================  =======================
@@ -15,17 +15,18 @@ that use the fixtures of Spark or of the browser carry theirs already. `smoke` m
 (`tests.support.parts`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time. What takes
 more is named at the end, and fails where it runs with ``--limit-cpu``, as it does in CI, alone: beside other work, the
 same test takes several times as long.
-A loop of `scale` cases that is no property of Hypothesis runs in full in `all` and `night` only.
+What tries `some` of many cases, or a smaller input, in `quick`, is marked `scaled`, and runs whole in `rest`, too. A
+loop of `scale` cases that has no such mark runs in full in `all` and `night` only.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -33,6 +34,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support.parts.table import PARTS, find_part
 from tests.support.waiting import measure_slowness
 
+T = TypeVar("T")
 Tier = Literal["quick", "rest", "all", "night"]
 TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 
@@ -98,6 +100,11 @@ def scale(count: int, share: int = 10) -> int:
     if tier == "quick":
         return min(count, max(5, count // share))
     return 10 * count if tier == "night" else count
+
+
+def some(cases: Sequence[T], share: int = 10) -> Sequence[T]:
+    """Return one of `share` cases in the tier `quick`, from the first on at equal distances, and else all of them."""
+    return cases[:: share if os.environ.get(_VARIABLE) == "quick" else 1]
 
 
 def examples(count: int, **others: Any) -> settings:
@@ -178,7 +185,7 @@ def _runs(item: pytest.Item, tier: Tier, whole: frozenset[str] | None) -> bool:
         return is_quick
     if whole is not None and (part := _find_part(_module_of(item))) and part.name not in whole:
         return is_smoke and (tier != "rest" or not is_quick)
-    return tier != "rest" or not is_quick or _is_property(item)
+    return tier != "rest" or not is_quick or "scaled" in marks or _is_property(item)
 
 
 _find_part = cache(find_part)

@@ -17,7 +17,7 @@ from exchange import Binding, Exchange, Policy, Queue, Topology
 from exchange.topology.graph import Graph
 from tests.support.bindings import pairs
 from tests.support.cases import with_each
-from tests.support.tiers import examples
+from tests.support.tiers import examples, some
 
 A, B = Binding.to_queue, Binding.to_exchange
 
@@ -76,7 +76,8 @@ def draw_pair(seed: int) -> tuple[Topology, Topology]:
     return draw(), draw()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.scaled
+@pytest.mark.parametrize("seed", some(range(10), 3))
 def test_a_deadline_that_passes_at_any_moment_leaves_a_plan(seed: int) -> None:
     before, after = draw_pair(seed)
     whole = Counter(map(str, make_plan(before, after).steps))

@@ -24,6 +24,7 @@ from tests.bindings.report.test_forms import compared, odd
 from tests.support.bindings.report_pages import report_in, unpack
 from tests.support.bindings.reports import hand_made, report_of
 from tests.support.browser import CHROMIUM, NO_BROWSER, Browser
+from tests.support.tiers import scale
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='PWNED'\">", "</script><script>document.title='PWNED'</script>",
@@ -129,16 +130,19 @@ def test_a_page_of_many_bindings_keeps_them_all() -> None:
     assert len(report_in(build_page(report))["bindings"]) == 20_000
 
 
-def test_a_page_of_too_many_bindings_is_cut_and_says_so() -> None:
-    report = large(ROWS + 5_000)
+@pytest.mark.scaled
+def test_a_page_of_too_many_bindings_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = scale(ROWS)
+    monkeypatch.setattr(subject, "ROWS", rows)
+    report = large(rows + 5_000)
     text = build_page(report)
     kept = report_in(text)["bindings"]
-    assert len(kept) == ROWS
+    assert len(kept) == rows
     assert '"left_out":{"bindings":5000}' in text
     assert [row["number"] for row in kept] == sorted(row["number"] for row in kept)
     left_out = {row["number"] for row in report["bindings"]} - {row["number"] for row in kept}
     # Half is for what is dead, so that the busiest cannot crowd it out; of the busy the busiest stay.
-    assert sum(row["state"] == "dead" for row in kept) == ROWS // 2
+    assert sum(row["state"] == "dead" for row in kept) == rows // 2
     assert max(number for number in left_out if number % 2) < min(row["messages"] for row in kept if row["messages"])
 
 

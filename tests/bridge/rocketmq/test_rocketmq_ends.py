@@ -35,6 +35,7 @@ from exchange.partition.clients.rocketmq.queues import BrokerData, QueueData, To
 from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.bridge.certificates import authority_in
 from tests.support.bridge.relay import relay_to
+from tests.support.tiers import scale
 from tests.support.virtual_loop import on_a_virtual_loop, pass_time
 from tests.support.waiting import find_limit, until
 
@@ -75,6 +76,7 @@ async def silent() -> AsyncIterator[tuple[str, set[asyncio.StreamWriter]]]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("make", [source, target])
 def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
     make: Callable[[ClientSettings], Endpoint],
@@ -85,7 +87,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
         loop = asyncio.get_running_loop()
         async with silent() as (address, connections):
             others, closing = asyncio.all_tasks(), 0.0
-            for turn in range(200):
+            for turn in range(scale(200, 4)):
                 endpoint = make(ClientSettings(address))
                 opening = asyncio.create_task(opened(endpoint))
                 if turn % 2:
@@ -112,6 +114,7 @@ def test_opening_that_is_cancelled_at_any_moment_leaves_nothing_behind(
     check()
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("make", [source, target])
 def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
     make: Callable[[ClientSettings], Endpoint],
@@ -121,7 +124,7 @@ def test_closing_that_is_cancelled_at_any_moment_leaves_nothing_behind(
         chance = random.Random(7)
         async with silent() as (address, connections):
             others = asyncio.all_tasks()
-            for _ in range(100):
+            for _ in range(scale(100, 4)):
                 endpoint = make(ClientSettings(address))
                 opening = asyncio.create_task(opened(endpoint))
                 await pass_time(0.002)

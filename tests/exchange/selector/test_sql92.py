@@ -31,6 +31,7 @@ from exchange.selector.reading import MAX_LEVELS
 from tests.recorders import golden
 from tests.recorders.rocketmq_filter import DIGEST, EXPRESSIONS, NUMBERS, PROPERTIES, VALUES
 from tests.support.cases import with_each
+from tests.support.tiers import some
 
 RECORDED = golden.names("rocketmq-filter-")
 OUTCOMES = {True: "t", False: "f", None: "n"}
@@ -56,6 +57,7 @@ def outcome(selector: Selector):  # type: ignore[no-untyped-def]  # noqa: ANN201
     return of
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_expression_is_parsed_and_evaluated_as_by_rocketmq(name: str) -> None:
     """4,000 expressions with 16 maps each: refused, true, false, unknown or failing exactly there."""
@@ -64,7 +66,7 @@ def test_every_expression_is_parsed_and_evaluated_as_by_rocketmq(name: str) -> N
     release = "4.1" if recorded["version"].startswith("4.") else "5.1.3"
     different = {
         text: (ours, theirs)
-        for text, theirs in zip(EXPRESSIONS, recorded["answers"], strict=True)
+        for text, theirs in some([*zip(EXPRESSIONS, recorded["answers"], strict=True)], 5)
         if (ours := outcomes(text, release)) != theirs
     }
     assert not different

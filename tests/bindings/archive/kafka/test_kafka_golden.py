@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from base64 import b64decode
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.recorders import golden
 from tests.recorders.kafka_log import CODECS, TOPICS
 from tests.support.archives.kafka_files import strip_marks
 from tests.support.archives.reads import Read, read
+from tests.support.tiers import some
 
 LITERAL = KafkaSegment(FieldMapping(routing_key="=k"))
 RECORDINGS = golden.names("kafka-log-")
@@ -75,8 +77,8 @@ def test_there_is_a_recording_of_each_era() -> None:
     assert RECORDINGS == ["kafka-log-3.9.2", "kafka-log-4.3.1"]
 
 
-@pytest.mark.parametrize("split_bytes", [1 << 20, 1000, 100])
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.scaled
+@pytest.mark.parametrize(("topic", "split_bytes"), some([*product(TOPICS, (1 << 20, 1000, 100))], 2))
 def test_a_topics_log_is_read_as_what_is_committed(
     recording: dict[str, Any], kept: Path, topic: str, split_bytes: int
 ) -> None:

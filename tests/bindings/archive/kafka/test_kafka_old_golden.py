@@ -17,6 +17,7 @@ from tests.recorders import golden
 from tests.recorders.kafka_old_log import CODECS, COUNT, MIXED, VERSIONS, topics_of
 from tests.support.archives.kafka_files import strip_marks
 from tests.support.archives.reads import read
+from tests.support.tiers import some
 
 MAPPING = FieldMapping(routing_key="=k")
 TOPICS = [
@@ -60,8 +61,11 @@ def formats_in(path: Path) -> Counter[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("split_bytes", [1 << 20, 2000, 100])
-@pytest.mark.parametrize(("version", "topic"), TOPICS)
+@pytest.mark.scaled
+@pytest.mark.parametrize(
+    ("version", "topic", "split_bytes"),
+    some([(version, topic, size) for version, topic in TOPICS for size in (1 << 20, 2000, 100)], 2),
+)
 def test_a_topics_log_is_read_as_the_consumer_of_the_release_reads_it(
     logs: Path, recorded: dict[str, Any], version: str, topic: str, split_bytes: int
 ) -> None:
