@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -25,10 +25,21 @@ LONGEST_WAIT: Final = 2.0
 ANSWER: Final = 5.0
 """Seconds that a coordinator may take to answer."""
 
-HEARTBEAT: Final = "68"
-"""Number of the request ConsumerGroupHeartbeat."""
-NEEDED: Final = 1
-"""Version of it that Kafka 4.0 brought, and that librdkafka needs."""
+
+class NeededRequest(NamedTuple):
+    """A request that brokers must know, in a version, for what a source is to do."""
+
+    number: str
+    version: int
+    unknown: str
+    """What brokers do not know that do not have it, since when they do, and the way out."""
+
+
+NEW_PROTOCOL: Final = NeededRequest(
+    "68",  # ConsumerGroupHeartbeat
+    1,
+    'group.protocol = "consumer" (KIP-848), which needs Kafka 4.0 or later; remove it from the key librdkafka',
+)
 SUPPORTED_VERSION: Final = re.compile(r"ApiKey \S+ \(([0-9]+)\) Versions [0-9]+\.\.([0-9]+)")
 
 ASKING: Final[Mapping[str, Any]] = {
@@ -101,20 +112,19 @@ class _Versions:
     """Takes the lines of librdkafka in which it lists what requests a broker knows, in place of a logger."""
 
     def __init__(self) -> None:
-        self.heartbeat: int | None = None
-        """Highest known version of the heartbeat of the new group protocol, -1 for none; None: nothing is listed."""
+        self.highest: dict[str, int] = {}
+        """Number of a request -> its highest known version; empty: nothing is listed."""
 
     def log(self, _: int, __: str, *parts: str) -> None:
         """Take a line, as `logging.Logger.log` does."""
         if parts[0] == "APIVERSION" and (listed := SUPPORTED_VERSION.search(parts[-1])):
-            known = self.heartbeat if self.heartbeat is not None else -1
-            self.heartbeat = max(known, int(listed[2])) if listed[1] == HEARTBEAT else known
+            self.highest[listed[1]] = max(self.highest.get(listed[1], -1), int(listed[2]))
 
 
-def find_new_protocol_problem(settings: Mapping[str, Any]) -> str:
-    """Return why a group of ``group.protocol = consumer`` would wait for ever at these brokers; "" if it works.
+def find_missing_request(settings: Mapping[str, Any], needed: NeededRequest) -> str:
+    """Return why a member of a group would wait for ever at these brokers, which do not know a request; "" if it works.
 
-    Wait for an answer. librdkafka neither reports nor logs that its brokers do not know the protocol.
+    Wait for an answer. librdkafka neither reports nor logs that its brokers do not know one.
     """
     versions = _Versions()
     own = {**settings, **ASKING, "debug": "feature", "log_level": 7}
@@ -122,12 +132,9 @@ def find_new_protocol_problem(settings: Mapping[str, Any]) -> str:
     with suppress(KafkaException):  # the next request fails, too, and gives the reason
         admin.list_topics(timeout=METADATA_WITHIN)
     admin.poll(0)
-    if versions.heartbeat is None or versions.heartbeat >= NEEDED:
+    if not versions.highest or versions.highest.get(needed.number, -1) >= needed.version:
         return ""
-    return (
-        'these brokers do not know group.protocol = "consumer" (KIP-848), which needs Kafka 4.0 or later; remove it '
-        "from the key librdkafka"
-    )
+    return f"these brokers do not know {needed.unknown}"
 
 
 def fetch_cluster_id(settings: Mapping[str, Any], reasons: Reasons) -> str:

@@ -13,9 +13,10 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource  # t
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.kafka.cluster.addresses import is_new_protocol
 from bridge.endpoints.kafka.cluster.asking import (
+    NEW_PROTOCOL,
     fetch_committed,
     fetch_metadata,
-    find_new_protocol_problem,
+    find_missing_request,
     make_admin,
     make_asking_consumer,
 )
@@ -81,7 +82,7 @@ def check_source(
     ]
     if partitions and about_group[0].level == "ok":
         findings += check_positions(own, partitions)
-    if is_new_protocol(settings) and (problem := find_new_protocol_problem(own)):
+    if is_new_protocol(settings) and (problem := find_missing_request(own, NEW_PROTOCOL)):
         findings.append(Finding("error", problem, "librdkafka"))
     return findings
 

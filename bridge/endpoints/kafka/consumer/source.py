@@ -14,25 +14,24 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException
 
 from bridge.aside import call_aside
-from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit, Place, Removal, Source
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
     describe_offline,
     is_new_protocol,
-    place_of,
     read_current_settings,
 )
-from bridge.endpoints.kafka.cluster.asking import find_new_protocol_problem, look_at_topics, make_admin
+from bridge.endpoints.kafka.cluster.asking import NEW_PROTOCOL, find_missing_request, look_at_topics, make_admin
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
-from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL, Reasons
-from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
-from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, find_topics, look_up_removals
+from bridge.endpoints.kafka.cluster.errors import Reasons
+from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, find_topics
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
 from bridge.endpoints.kafka.consumer.member import GroupMember
 from bridge.endpoints.kafka.consumer.positions import check_positions
+from bridge.endpoints.kafka.consumer.topic_source import CLIENT, TopicSource
 
 FIRST_WAIT: Final = 0.001
 LONGEST_WAIT: Final = 0.02
@@ -52,20 +51,9 @@ CLASSIC: Final[Mapping[str, Any]] = {
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "auto.offset.reset": "earliest",
-    **CONNECTING,
-    # When no broker is up, librdkafka 2.16 would begin anew with its bootstrap servers. Commits sent meanwhile would
-    # mostly never be answered, and it waits for them before it joins its group again.
-    "metadata.recovery.strategy": "none",
-    # A partition that is added is read from within this time.
-    "topic.metadata.refresh.interval.ms": 10_000,
-    "statistics.interval.ms": int(MEASURE_EVERY * 1_000),
-    "log_level": LOG_LEVEL,
+    **CLIENT,
 }
 
-FETCH_MOST: Final = 50 << 20
-"""Maximum number of bytes of one answer, unless the window is smaller."""
-FETCH_LEAST: Final = 1_000_000
-"""Minimum number of bytes of one answer: librdkafka's ``message.max.bytes``."""
 QUEUE_MOST: Final = 64 << 20
 """Maximum number of bytes that librdkafka fetches ahead, unless the window is smaller."""
 
@@ -74,7 +62,7 @@ TRANSACTIONAL: Final[Mapping[str, Any]] = {"isolation.level": "read_committed"}
 transaction that may move it is open."""
 
 
-class KafkaSource(Source):
+class KafkaSource(TopicSource):
     """Topics, read with a consumer group; those that begin with ``^`` are regular expressions.
 
     ``settings`` are librdkafka's, or a function that gives them anew for each connection. ``until_end`` ends when all
@@ -94,14 +82,10 @@ class KafkaSource(Source):
         window_bytes: int = 256 << 20,
         transactional: bool = False,
     ) -> None:
-        self.name = name
+        super().__init__(name, settings, topics, window_bytes)
         self.transactional = transactional
-        self._settings = settings
-        self._window_bytes = window_bytes
-        self._topics = list(dict.fromkeys(topics))
         self._until_end = until_end
         self._window = window
-        self._calls: Calls | None = None
         self._backlog: Backlog | None = None
         """Set when it is opened first."""
         self._known: dict[tuple[str, int], str] = {}
@@ -118,7 +102,7 @@ class KafkaSource(Source):
             **({} if is_new_protocol(given) else CLASSIC),
             # Half of the window is fetched ahead, in addition to what is under way.
             "queued.max.messages.kbytes": max(1, min(QUEUE_MOST, self._window_bytes // 2) >> 10),
-            "fetch.max.bytes": max(FETCH_LEAST, min(FETCH_MOST, self._window_bytes // 4)),
+            "fetch.max.bytes": self._fetch_bytes,
             **given,
             "enable.auto.offset.store": False,
             "enable.auto.commit": False,
@@ -149,21 +133,6 @@ class KafkaSource(Source):
     @property
     def vanished(self) -> int:
         return 0 if self._backlog is None else self._backlog.vanished
-
-    async def find_removals(self) -> Sequence[Removal] | None:
-        calls = Calls()  # of its own: closing the consumer must not wait for the answer
-        try:
-            return await calls.call(lambda: look_up_removals(self.settings, self._topics))
-        finally:
-            calls.end()
-
-    @property
-    def places(self) -> frozenset[Place]:
-        return frozenset([place_of(self.settings, topic) for topic in self._topics])
-
-    @property
-    def settled_in(self) -> str:
-        return str(self.settings.get("group.id"))
 
     async def check(self) -> Sequence[Finding]:
         return await run_check(lambda: check_source(self.settings, self._topics, check_positions))
@@ -205,7 +174,7 @@ class KafkaSource(Source):
             count_partitions(metadata, named)
             await member.expect(find_topics(metadata, self._topics))
             if is_new_protocol(settings):
-                problem = await self._calls.call(lambda: find_new_protocol_problem(settings))
+                problem = await self._calls.call(lambda: find_missing_request(settings, NEW_PROTOCOL))
                 if problem:
                     raise Disconnected(problem)
             member.join(self._topics)
