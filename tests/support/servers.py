@@ -147,6 +147,12 @@ def kafka_environment(port: int) -> dict[str, str]:
         "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
         "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
         "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR": "1",
+        # A member of a share group has partitions from its second heartbeat on, which is after 5 s at least by default.
+        "KAFKA_GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS": "200",
+        "KAFKA_GROUP_SHARE_HEARTBEAT_INTERVAL_MS": "200",
+        "KAFKA_GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS": "1000",
     }
 
 

@@ -12,15 +12,22 @@ Tables of a configuration::
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import confluent_kafka
+
 from bridge.endpoint import Target
 from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.addresses import check_settings, read_settings
 from bridge.endpoints.kafka.consumer.source import KafkaSource
+from bridge.endpoints.kafka.consumer.topic_source import TopicSource
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
 from bridge.endpoints.topics import TopicDestination, parse_destination
-from bridge.pump.policy import Policy
+from bridge.pump.policy import Policy, Unroutable
 from bridge.table import Table
+from exchange.text.site import build_install_command
 
 __all__ = [
     "KafkaSource", "KafkaTarget", "TransactionalTarget", "caller_target", "dead_letter_target", "source",
@@ -28,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
+def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
     topic = keys.TOPIC.read(table)
     topics = keys.TOPICS.read(table) if topic is None else [topic]
@@ -36,15 +43,59 @@ def source(name: str, url: str, table: Table, policy: Policy) -> KafkaSource:
         raise table.error("topics", 'there is none; write topics = ["..."]')
     keys.REPLY_TOPICS.read(table)  # for `caller_target`
     until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
+    is_share = keys.GROUP_TYPE.read(table) == "share"
     settings, group = read_settings(url, table), keys.GROUP.read(table, f"hashstar-{name}")
+
+    def settings_of_member() -> dict[str, Any]:
+        return {**settings(), "group.id": group}
+
+    if is_share:
+        for key, is_set in ((keys.UNTIL_END, until_end), (keys.TRANSACTIONAL, transactional)):
+            if is_set:
+                raise table.error(key.name, NO_OFFSETS)
+        if patterns := [each for each in topics if each.startswith("^")]:
+            text = f"{patterns[0]!r} is a pattern, and a share group reads topics by name only"
+            raise table.error((keys.TOPICS if topic is None else keys.TOPIC).name, text)
+        return _build_share_source(name, settings_of_member, topics, table, policy)
     made = KafkaSource(
         name,
-        lambda: {**settings(), "group.id": group},
+        settings_of_member,
         topics,
         until_end=until_end,
         window=policy.window,
         window_bytes=policy.window_bytes,
         transactional=transactional,
+    )
+    check_settings(table, made.make_offline)
+    return made
+
+
+NO_OFFSETS: Final = 'a share group has no offsets; take it away, or write group_type = "consumer"'
+
+
+def _build_share_source(
+    name: str, settings: Callable[[], dict[str, Any]], topics: Sequence[str], table: Table, policy: Policy
+) -> TopicSource:
+    """Build the source whose ``group_type`` is ``share``."""
+    if not hasattr(confluent_kafka, "ShareConsumer"):
+        text = f"share needs confluent-kafka 2.15 or later, and this is {confluent_kafka.__version__}"
+        raise table.error("group_type", f"{text}: {build_install_command('kafka')} --upgrade")
+    if policy.unroutable is Unroutable.HOLD:
+        table.warn(
+            "group_type",
+            'a message that is held (unroutable = "hold") ends the reading of a share group, and Kafka drops it after '
+            "some deliveries; write [dead_letters]",
+        )
+    from bridge.endpoints.kafka.consumer.share import ShareSource  # an older client has nothing that it could import
+
+    made = ShareSource(
+        name,
+        settings,
+        topics,
+        window=policy.window,
+        window_bytes=policy.window_bytes,
+        rate=policy.rate,
+        one_at_a_time=policy.one_at_a_time,
     )
     check_settings(table, made.make_offline)
     return made

@@ -31,6 +31,12 @@ GROUP: Final = Key(
     "the consumer group; several bridges of one group share the partitions",
     otherwise='`"hashstar-NAME"`',
 )
+GROUP_TYPE: Final = Key(
+    "group_type",
+    accept_choice("consumer", "share"),
+    'or `"share"`: [a share group](#share-groups), whose members share partitions, without order',
+    "consumer",
+)
 UNTIL_END: Final = Key(
     "until_end",
     FLAG,
@@ -96,13 +102,18 @@ USER_NEEDS_PASSWORD: Final = {
 }
 TRANSACTIONS_ARE_ON: Final = require_flag((TRANSACTION_TIME, TRANSACTION_MESSAGES, TRANSACTIONAL_ID), TRANSACTIONAL)
 
+SHARE_GROUPS_HAVE_NO_OFFSETS: Final = {
+    "if": {"required": ["group_type"], "properties": {"group_type": {"const": "share"}}},
+    "then": {"properties": {"until_end": {"const": False}, "transactional": {"const": False}}},
+}
+
 CLUSTER: Final = Keys(
     (USER, PASSWORD, MECHANISM, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA), (FILES_NEED_TLS, USER_NEEDS_PASSWORD)
 )
 SOURCE: Final = (
     Keys(
-        (TOPICS, TOPIC, GROUP, UNTIL_END, TRANSACTIONAL, REPLY_TOPICS),
-        ({"oneOf": [{"required": ["topics"]}, {"required": ["topic"]}]},),
+        (TOPICS, TOPIC, GROUP, GROUP_TYPE, UNTIL_END, TRANSACTIONAL, REPLY_TOPICS),
+        ({"oneOf": [{"required": ["topics"]}, {"required": ["topic"]}]}, SHARE_GROUPS_HAVE_NO_OFFSETS),
     )
     | CLUSTER
 )

@@ -273,6 +273,8 @@ def test_the_schema_refuses_what_the_reader_refuses_where_a_schema_can(text: str
         ('[sources.x]\nurl = "kafka://h"\ntopic = "t"\nuser = "u"', "sources.x"),
         ('[sources.x]\nurl = "kafka://h"\ntopic = "t"\nmechanism = "LOGIN"', "sources.x.mechanism"),
         ('[sources.x]\nurl = "kafka://h"\ntopic = "t"\nlibrdkafka = { a = [1] }', "sources.x.librdkafka.a"),
+        ('[sources.x]\nurl = "kafka://h"\ntopic = "t"\ngroup_type = "share"\nuntil_end = true', "sources.x.until_end"),
+        ('[sources.x]\nurl = "kafka://h"\ntopic = "t"\ngroup_type = "shares"', "sources.x.group_type"),
         ('[targets.x]\nurl = "kafka://h"\nqueues = ["q"]\ntransaction_time = 1', "targets.x"),
         ('[targets.x]\nurl = "kafka://h"\nqueues = { q = { key = "word 2" } }', "targets.x.queues"),
         ('[targets.x]\nurl = "kafka://h"\nqueues = []', "targets.x.queues"),

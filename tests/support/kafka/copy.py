@@ -1,7 +1,7 @@
 """A bridge from a topic to a topic, as a process that tests may kill: ``python -m tests.support.kafka.copy JSON``.
 
 It prints ``reading`` when its source is open. The JSON has bootstrap, read, written, group, transactional and window,
-and may have settings of the target.
+and may have settings of the target and the type of the group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable
 from tempfile import TemporaryFile
 from typing import Any
 
+from bridge.endpoint import Source
 from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget
+from bridge.endpoints.kafka.consumer.share import ShareSource
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
@@ -48,8 +50,12 @@ async def copy(job: dict[str, Any]) -> None:
     """Run a pump until SIGTERM."""
     settings = {"bootstrap.servers": job["bootstrap"], "client.id": "copy"}
     transactional, window = job["transactional"], job["window"]
-    group = {**settings, **SOON_MISSED, "group.id": job["group"]}
-    source = KafkaSource("read", group, [job["read"]], window=window, transactional=transactional)
+    source: Source
+    if job.get("group_type") == "share":
+        source = ShareSource("read", {**settings, "group.id": job["group"]}, [job["read"]], window=window)
+    else:
+        group = {**settings, **SOON_MISSED, "group.id": job["group"]}
+        source = KafkaSource("read", group, [job["read"]], window=window, transactional=transactional)
     make = TransactionalTarget if transactional else KafkaTarget
     own = {**settings, "message.timeout.ms": 0, **job.get("settings", {})}
     target = make("written", own, {"queue": TopicDestination(job["written"])})

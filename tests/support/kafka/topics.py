@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
@@ -54,8 +55,15 @@ class Topics:
 
     def configure(self, topic: str, setting: str, value: object) -> None:
         """Change a setting of a topic, while it is used."""
+        self._configure(ConfigResource.Type.TOPIC, topic, setting, value)
+
+    def configure_group(self, group: str, setting: str, value: object) -> None:
+        """Change a setting of a group, which need not be there yet."""
+        self._configure(ConfigResource.Type.GROUP, group, setting, value)
+
+    def _configure(self, kind: Any, name: str, setting: str, value: object) -> None:
         entry = ConfigEntry(setting, str(value), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        resource = ConfigResource(kind, name, incremental_configs=[entry])
         for changed in self.admin.incremental_alter_configs([resource]).values():
             changed.result(find_limit())
 
@@ -94,6 +102,12 @@ class Topics:
         finally:
             consumer.close()
         return found
+
+    def find_end(self, topic: str) -> int:
+        """Return the end of the first partition of a topic."""
+        at = TopicPartition(topic, 0)
+        [answer] = self.admin.list_offsets({at: OffsetSpec.latest()}).values()  # type: ignore[no-untyped-call]
+        return int(answer.result(find_limit()).offset)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Partition -> the offset that the group committed; what an open transaction would change it to is not."""

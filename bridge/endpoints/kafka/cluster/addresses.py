@@ -87,8 +87,8 @@ def check_settings(table: Table, make: Callable[[], object]) -> None:
     """Raise InputError with its key for settings that contradict each other; ``make`` makes a client with them."""
     try:
         make()
-    except KafkaException as error:
-        text = error.args[0].str()
+    except (KafkaException, ValueError) as error:  # the latter of a share group's member
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error).rpartition("consumer: ")[2]
         key = next((key.name for key, name in FILES.items() if name in text), keys.LIBRDKAFKA.name)
         raise table.error(key, text) from None
 

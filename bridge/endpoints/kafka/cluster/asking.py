@@ -40,6 +40,12 @@ NEW_PROTOCOL: Final = NeededRequest(
     1,
     'group.protocol = "consumer" (KIP-848), which needs Kafka 4.0 or later; remove it from the key librdkafka',
 )
+SHARE_GROUPS: Final = NeededRequest(
+    "78",  # ShareFetch
+    1,
+    'share groups (KIP-932), which need Kafka 4.2 or later; write group_type = "consumer"',
+)
+
 SUPPORTED_VERSION: Final = re.compile(r"ApiKey \S+ \(([0-9]+)\) Versions [0-9]+\.\.([0-9]+)")
 
 ASKING: Final[Mapping[str, Any]] = {

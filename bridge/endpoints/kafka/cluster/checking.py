@@ -87,6 +87,16 @@ def check_source(
     return findings
 
 
+def check_share_source(
+    settings: Mapping[str, Any], topics: Sequence[str], check_group: Callable[[AdminClient], Iterator[Finding]]
+) -> list[Finding]:
+    """Check the topics and the share group of a source; as `check_source`."""
+    admin, metadata = _connect(settings)
+    findings = list(_check_topics(admin, topics, AclOperation.READ, "read"))
+    findings += _judge_outage(admin, [topic for topic in topics if topic in metadata.topics], "topics")
+    return [*findings, *check_group(admin)]
+
+
 def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned: Partitioned) -> list[Finding]:
     """Check topics and permissions of a target, and that its topics fit the topology; as `check_source`."""
     admin, _ = _connect(settings)

@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Place
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic, check_topics
 from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget, TransactionalTarget, source
+from bridge.endpoints.kafka.consumer.share import ShareSource
+from bridge.endpoints.kafka.consumer.topic_source import TopicSource
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Policy
 from bridge.table import Table
@@ -81,6 +84,27 @@ HALF = "transactional = true\n[targets"
             edit_pair(('queues = ["all", "some"]', 'queues.all = { topic = "t", key = "word x" }')),
             r"\[targets.copies\] queues.all: must be .*: expected a key: routing_key, word 2",
         ),
+        (
+            edit_pair((HALF, 'group_type = "share"\n[targets')),
+            r"\[targets.copies\] transactional: what orders gives cannot be in a transac",
+        ),
+        (
+            edit_pair((HALF, 'transactional = true\ngroup_type = "share"\n[targets')),
+            r"\[sources.orders\] transactional: a share group has no offsets; take it away, or write group_type =",
+        ),
+        (
+            edit_pair((HALF, 'until_end = true\ngroup_type = "share"\n[targets')),
+            r"\[sources.orders\] until_end: a share group has no offsets; take it away",
+        ),
+        (
+            edit_pair((HALF, 'group_type = "share"\n[targets'), ('["orders"]', '["^orders"]')),
+            r"\[sources.orders\] topics: '\^orders' is a pattern, and a share group reads topics by name only",
+        ),
+        (
+            edit_pair((HALF, 'group_type = "share"\nlibrdkafka = { "auto.offset.reset" = "latest" }\n[targets')),
+            r"\[sources.orders\] librdkafka: `auto.offset.reset` is not applicable for share consumer",
+        ),
+        (edit_pair((HALF, 'group_type = "shared"\n[targets')), r"group_type: must be one of consumer, share, and is"),
         (PAIR + 'ca_file = "ca.pem"', r"\[targets.copies\] ca_file: is for TLS, which is off; write tls = true"),
         (
             PAIR + 'tls = true\nca_file = "ca.pem"',
@@ -127,6 +151,32 @@ def test_a_member_by_the_new_protocol_is_given_no_setting_that_brokers_have_then
     classic = read(tmp_path, PAIR).inlets[0].source
     assert isinstance(classic, KafkaSource)
     assert classic.settings["session.timeout.ms"] == 10_000
+
+
+SHARED = edit_pair((HALF, 'group_type = "share"\n[targets'), ('"some"]\ntransactional = true', '"some"]'))
+
+
+def test_a_share_group_asks_for_no_more_than_the_window_and_the_rate_allow(tmp_path: Path) -> None:
+    asked = []
+    for policy in ("", "[policy]\nwindow = 20\n", "[policy]\nrate = 3\n", "[policy]\nrate = 0.01\n"):
+        source = read(tmp_path, SHARED + policy).inlets[0].source
+        assert isinstance(source, ShareSource)
+        assert source.settings["share.acknowledgement.mode"] == "explicit"
+        asked.append(source.settings["max.poll.records"])
+    assert asked == [500, 20, 15, 1]
+
+
+def test_holding_what_is_unroutable_is_warned_of_in_a_share_group(tmp_path: Path) -> None:
+    config = read(tmp_path, SHARED + '[policy]\nunroutable = "hold"\n')
+    assert [each for each in config.warnings if each.key == "group_type" and "ends the reading" in each.text]
+
+
+def test_a_client_that_has_no_share_groups_is_named_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(confluent_kafka, "ShareConsumer")
+    with pytest.raises(InputError, match=r"group_type: share needs confluent-kafka 2.15 or later, and this is .*: pip"):
+        read(tmp_path, SHARED)
 
 
 def test_paths_of_tls_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
@@ -224,7 +274,7 @@ def test_a_table_without_a_user_has_no_login() -> None:
 
 
 def test_less_than_the_window_is_fetched_ahead_unless_the_table_sets_it() -> None:
-    def make_source(**own: int) -> KafkaSource:
+    def make_source(**own: int) -> TopicSource:
         table = Table({"topics": ["t"], "librdkafka": own}, "bridge.toml", "sources.s")
         return source("s", "kafka://h:1", table, Policy(window_bytes=16 << 20))
 
