@@ -172,7 +172,7 @@ def test_what_another_reader_of_its_source_writes_is_settled_and_counts_as_nothi
         for number in (1, 2, 3):
             scene.target.refuse(number, MOOT)
         assert (scene.settled, scene.outlet.in_flight, scene.outlet.held, scene.window.messages) == ([1, 2, 3], 0, 0, 0)
-        assert not limit.is_reached
+        assert not scene.window.limit.is_reached
         assert scene.dead == scene.events.calls_of("confirmed") == scene.events.calls_of("gave_up") == []
         assert len(scene.events.calls_of("refused")) == before
         assert [outgoing.number for _, outgoing in scene.events.calls_of("abandoned")] == [1, 2, 3]
