@@ -61,12 +61,12 @@ def test_pipelines_whose_files_hang_stop_no_other_one(tmp_path: Path, monkeypatc
     config = read(tmp_path, *hanging, "works")
     read_state, over, reached = Settled.read, threading.Event(), []
 
-    def hang(path: Path | None) -> Settled:
+    def hang(path: Path | None, *others: Any) -> Settled:
         """Read a state, of which some are on a drive that does not answer."""
         if path is not None and path.name.startswith("hangs"):
             reached.append(path.name)
             over.wait()
-        return read_state(path)
+        return read_state(path, *others)
 
     monkeypatch.setattr(Settled, "read", hang)
 
