@@ -200,7 +200,7 @@ class ShareSource(TopicSource):
             consumer.set_acknowledgement_commit_callback(self._on_acknowledged)
             consumer.subscribe(self._topics)
         except KafkaException as error:
-            raise await call_aside(partial(reasons.explain, error)) from None
+            raise await call_aside(reasons.explain, error) from None
         except ValueError as error:  # of a file of certificates, too
             raise Disconnected(str(error)) from None
         self._polled_at = monotonic()
