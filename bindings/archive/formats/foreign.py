@@ -36,6 +36,7 @@ from exchange.errors import BrokerError, HashstarError, InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.text.display import escape_line
 from exchange.values.field_json import decode_message
+from exchange.values.field_values import TYPES
 from exchange.values.message import Message
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
@@ -330,8 +331,8 @@ CONVERSIONS: Final[Mapping[str, Callable[..., pa.Array]]] = {
 
 
 def _tables(array: pa.Array, name: str) -> HeaderColumns:
-    if array.type == TABLE:
-        return HeaderColumns(array, {}, {})
+    if (own := _find_own_tables(array)) is not None:
+        return HeaderColumns(own, {}, {})
     if pa.types.is_map(array.type):
         keys, values = _decode(array.keys), _decode(array.items)
         if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
@@ -360,6 +361,26 @@ def _tables(array: pa.Array, name: str) -> HeaderColumns:
         )
         return HeaderColumns(pa.concat_arrays([each.array, empty]).take(rows), copies, wrong)
     return _each(array, name)
+
+
+def _find_own_tables(array: pa.Array) -> pa.Array | None:
+    """Return tables of `TABLE`, also of those who write that every field may be null, as Spark; None for others."""
+    if array.type == TABLE:
+        return array
+    kind = array.type
+    if not pa.types.is_map(kind) or not pa.types.is_struct(kind.item_type):
+        return None
+    if [field.name for field in kind.item_type] != [field.name for field in TABLE.item_type]:
+        return None
+    if array.null_count:
+        rows = np.where(np.asarray(array.is_valid()), np.arange(len(array)), len(array))
+        array = pa.concat_arrays([array, pa.array([[]], kind)]).take(pa.array(rows))
+    keys, (types, values) = _decode(array.keys), map(_decode, array.items.flatten())
+    are_texts = all(pa.types.is_string(each.type) for each in (keys, types, values))
+    if not are_texts or not TYPES.issuperset(types.unique().to_pylist()):  # objects of another program
+        return None
+    fields = pa.StructArray.from_arrays([types, values], fields=list(TABLE.item_type))
+    return pa.MapArray.from_arrays(array.offsets, keys, fields, TABLE)
 
 
 def _is_long(names: pa.StringArray) -> bool:

@@ -9,11 +9,14 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bindings.spark
 from bindings.archive.mapping import FieldMapping
-from exchange import Binding, Exchange, InputError, Queue, Topology
+from bindings.archive.record import Record, build_batch
+from exchange import Binding, Exchange, InputError, Message, Queue, Topology
 from exchange.partition.partitioning.specification import Partitioning
 
 if TYPE_CHECKING:
@@ -62,6 +65,16 @@ def test_sql_has_a_function_with_the_same_answers(spark: SparkSession) -> None:
     rows = spark.sql("SELECT note, hashstar_route(exch, rkey, hdrs) AS r FROM messages").selectExpr("note", "r.*")
     assert answers_of(rows.collect()) == ANSWERS
     assert spark.sql("SELECT hashstar_route('orders', 'order.eu').queues").first()[0] == ["a", "b"]  # type: ignore[index]
+
+
+def test_an_archive_of_ours_is_routed_by_the_types_of_its_headers(spark: SparkSession, tmp_path: Path) -> None:
+    binding = Binding.to_queue("docs", "a", "", {"x-match": "all", "copies": 2})
+    topology = Topology([Exchange("docs", "headers")], [Queue("a")], [binding])
+    messages = [Message("docs", "", {"copies": copies}) for copies in (2, "2", 3)]
+    batch = build_batch([Record(message) for message in messages])
+    pq.write_table(pa.Table.from_batches([batch]), tmp_path / "ours.parquet")
+    rows = bindings.spark.route(spark.read.parquet(str(tmp_path / "ours.parquet")), topology).collect()
+    assert [row.queues for row in rows] == [["a"], [], []]
 
 
 def test_a_stream_has_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
