@@ -26,6 +26,7 @@ from bindings.archive.avro import container
 from bindings.archive.avro.schema import convert_schema
 from bindings.archive.columns import to_table
 from bindings.archive.formats import foreign
+from bindings.archive.formats.spark_sink import LOG, list_committed_files
 from bindings.archive.rocketmq.store import open_store
 from bindings.auditing.local.cache import TallyCache
 from bindings.auditing.local.selection import Selection
@@ -139,6 +140,11 @@ def read_beside(text: str, folder: Path) -> None:
     write("{}", folder / "t+0+0.json")
     write(text, folder / "t+0+0.headers.json")
     read_archive(str(folder))
+
+
+def read_sink(text: str, folder: Path) -> object:
+    write(f"v1\n{text}", folder / LOG / "0")
+    return list_committed_files(folder)
 
 
 def read_store(text: str, folder: Path) -> object:
@@ -326,6 +332,9 @@ READERS: Final = {
         ).groups(["a"])),
     ),
     "bindings/adapters/kombu/virtual.py _unspell": Reader('["k", {"a": {"!long": 5}}]', unspell),
+    "bindings/archive/formats/spark_sink.py _parse_entry": Reader(
+        '{"path": "file:///rows/day=1/part-0.parquet", "action": "add"}', read_sink
+    ),
     "bindings/archive/columns.py to_table": Reader('{"a": {"!long": 5}}', call(partial(to_table, field="headers"))),
     "bindings/archive/columns.py find_value": Reader(
         '{"a": {"b": 5}}', call(lambda text: foreign._from_json(pa.array([text]), "a", "headers"))

@@ -1,9 +1,10 @@
-"""Find paths that hold more than files: tables of Delta Lake, Iceberg and Hudi, and folders of object stores.
+"""Find paths that hold more than files: tables of Delta Lake, Iceberg and Hudi, what Spark streams to, object stores.
 
 Which files of a table are in it, its log says: the others were removed, rewritten or compacted, and to read them as
-plain Parquet would count their rows again. Of Delta Lake and Iceberg, the files of the newest version are read; tables
-of Hudi, and those whose files do not show which rows are theirs, are refused with a way to their rows. Of a table
-in a store of objects the log of Delta Lake is copied, and what Iceberg's library asks for is read there.
+plain Parquet would count their rows again. So it is with folders that streaming queries of Spark write to. Of Delta
+Lake and Iceberg, the files of the newest version are read; tables of Hudi, and those whose files do not show which rows
+are theirs, are refused with a way to their rows. Of a table in a store of objects the log of Delta Lake is copied, and
+what Iceberg's library asks for is read there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NoReturn
 
+from bindings.archive.formats.spark_sink import LOG, SINK, list_committed_files
 from bindings.archive.places import AnyPath, RemoteFile, list_remote, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.files.names import BROKERS, SCHEME
@@ -26,7 +28,7 @@ PACKAGES: Final = {"Delta Lake": ("deltalake", "deltalake>=1.1"), "Iceberg": ("p
 """Kind of a table -> the package that reads its log, and the requirement of the extra."""
 READ_FEATURES: Final = frozenset({"columnMapping", "timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
 """Features of tables of Delta Lake that do not change which rows a file has; columns may be mapped, but are not."""
-LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie"}
+LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie", SINK: LOG}
 """Kind of a table -> the folder of its log."""
 METADATA: Final = "metadata"
 """Folder of the metadata of a table of Iceberg."""
@@ -93,7 +95,7 @@ def refuse_part(folder: AnyPath) -> None:
 
 def _refuse(folder: object, kind: str, way_out: str) -> NoReturn:
     raise InputError(
-        f"{folder}: it is a table of {kind}, in which files may be left over whose rows were removed; {way_out}"
+        f"{folder}: it is a table of {kind}, in which files may be left over whose rows are not in it; {way_out}"
     )
 
 
@@ -101,6 +103,8 @@ def _list_files(kind: str, root: AnyPath, log: Path) -> list[str]:
     """Return the files of a table, as paths below its folder; ``log`` has the log of Delta Lake, or a copy."""
     if kind == "Hudi":
         _refuse(root, kind, WAY_OUT)
+    if kind == SINK:
+        return list_committed_files(root)
     package, requirement = PACKAGES[kind]
     if find_spec(package) is None:
         _refuse(root, kind, f"which files are in it is read with: pip install '{requirement}'")

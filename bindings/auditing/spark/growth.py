@@ -21,11 +21,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, list_formats, refuse_within
 from bindings.archive.formats.lakes import find_table_kind, refuse_part
+from bindings.archive.formats.spark_sink import SINK, list_committed_files
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import parse_address
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
@@ -343,7 +345,14 @@ def _files_below(folder: str, prefix: str) -> Iterator[tuple[str, _File]]:
         folder, prefix = find_log_folder(folder), f"{prefix}commitlog/"
         if not Path(folder).is_dir():
             return
-    if kind := find_table_kind(Path(folder)):
+    kind = find_table_kind(Path(folder))
+    if kind == SINK:  # which only adds
+        for name in list_committed_files(Path(folder)):
+            path = Path(folder, name)
+            with suppress(FileNotFoundError):  # removed since, by hand
+                yield prefix + name, _file(str(path), path.stat())
+        return
+    if kind:
         raise InputError(f"{folder}: tables of {kind} are audited, but not followed: rows removed later would count")
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
