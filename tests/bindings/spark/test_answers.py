@@ -16,7 +16,7 @@ from bindings.archive.fields import TABLE
 from bindings.archive.record import SCHEMA, build_batch
 from bindings.auditing.local.selection import OTHER_VHOST
 from bindings.counts.columnar.counting import Tallier
-from bindings.spark.answers import ANSWER, RoutingSetup, RowRouter
+from bindings.spark.answers import ANSWER, RoutingSetup, RowRouter, build_function, join_batches
 from exchange import PROFILES, Binding, BrokerError, Exchange, Message, Profile, Queue, Router, Topology
 from exchange.kinds import Decider, find_kind
 from exchange.partition.partitioning.specification import Partitioning
@@ -165,3 +165,23 @@ def test_a_partition_that_follows_from_a_body_is_unknown_without_bodies() -> Non
 
 def test_no_rows_have_no_answers() -> None:
     assert answer(NAMES[:3], [text(), text(), pa.array([], SCHEMA.field("headers").type)]) == []
+
+
+@examples(60)
+@given(st.lists(st.lists(TEXT, max_size=5), max_size=6), st.integers(1, 8), st.integers(1, 60))
+def test_rows_are_answered_in_their_order_however_many_come_at_once(
+    batches: list[list[str]], rows: int, size: int
+) -> None:
+    columns = [(pa.array(["orders"] * len(keys), pa.string()), pa.array(keys, pa.string())) for keys in batches]
+    joined = [*join_batches(columns, rows, size)]
+    assert [key for _, each in joined for key in each.to_pylist()] == [key for keys in batches for key in keys]
+    for exchanges, keys in joined[:-1]:
+        assert len(keys) >= rows or exchanges.nbytes + keys.nbytes >= size
+    names = ("exchange", "routing_key")
+    setup = RoutingSetup(TOPOLOGY, (), names, {name: name for name in names})
+    answers = [answer for each in build_function(setup)(iter(columns)) for answer in each.to_pylist()]
+    assert answers == [answer for each in columns for answer in RowRouter(setup).answer(each).to_pylist()]
+    keys_alone = setup._replace(names=names[1:], places={"exchange": "=orders", "routing_key": "routing_key"})
+    assert answers == [
+        a for each in build_function(keys_alone)(iter([keys for _, keys in columns])) for a in each.to_pylist()
+    ]
