@@ -49,6 +49,7 @@ COMPUTING: Final[Mapping[str, str]] = {
     "mutants": "make mutants",
     "fuzz": "make fuzz",
     "damage": "make damage",
+    "kills in Spark": f"{sys.executable} -m tests.soak_spark_stream",
     "pythons": ".ci/pythons",
     # PySpark 4.0 leaves sockets for the garbage collector.
     "lowest packages": "make VENV=.venv-lowest LOCK=.ci/lowest.txt test WORKERS=0"

@@ -1,0 +1,16 @@
+"""Executors that are killed while streams go to Parquet: a few of those of `tests.soak_spark_stream`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak_spark_stream import soak
+from tests.support.servers import Server
+
+
+@pytest.mark.live
+def test_each_message_is_in_parquet_once_though_executors_are_killed(rabbitmq: Server, tmp_path: Path) -> None:
+    outcome = soak(rabbitmq.url, 6_000, 2, 1, tmp_path, "local-cluster[1,1,512]", ("executor",))
+    assert (outcome.killed, outcome.starts) == ({"executor": 2}, 1)
