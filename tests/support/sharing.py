@@ -1,8 +1,8 @@
 """How processes of xdist share the tests of a run: module by module, with few messages about each test.
 
-A message costs the process that sends it and the one that judges the run about 0.3 ms, which is more than many a test
-takes. Of six a test, three say nothing: that it begins, that its set-up has passed, and that it is over, as xdist says
-that once more.
+Of six messages a test, three say nothing: that it begins, that its set-up has passed, and that it is over, as xdist
+says that once more. They cost the process that sends and the one that judges about a quarter of a millisecond, so that
+ten thousand tests take some seconds less without them.
 """
 
 from __future__ import annotations
