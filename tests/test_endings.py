@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.inner_runs import run_each
 
 SERVERS = """
@@ -63,6 +65,7 @@ def test_leaving():
 """
 
 
+@pytest.mark.process
 def test_what_no_later_test_needs_ends_and_is_not_blamed_on_the_next(tmp_path: Path) -> None:
     fixtures = "".join(SERVERS.format(name=name) for name in ("rabbitmq", "kafka"))
     tests = {"asking/test_it.py": fixtures + ASKING, "left/test_it.py": LEFT}

@@ -249,6 +249,7 @@ def test_law(_): ...
 """
 
 
+@pytest.mark.process
 def test_a_part_that_is_not_whole_runs_its_smoke_tests(tmp_path: Path) -> None:
     """That is `serve`; what is beside it, such as `check`, is of the part `bindings`."""
     tests = {f"tests/bindings/{folder}/test_it.py": TESTS for folder in ("serve", "check")}

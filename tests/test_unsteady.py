@@ -66,6 +66,7 @@ def judge(
     return code, {kind: len((folder / kind).read_text()) for kind in [*kinds, *costly]}
 
 
+@pytest.mark.process
 def test_a_live_test_that_passes_alone_is_reported_and_forgiven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,23 +77,28 @@ def test_a_live_test_that_passes_alone_is_reported_and_forgiven(
     assert "test_live[unsteady] failed at a load of" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_a_live_test_that_fails_again_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(tmp_path, monkeypatch, ["broken"]) == (1, {"broken": 2})
 
 
+@pytest.mark.process
 def test_a_test_that_takes_long_beside_others_only_is_forgiven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(tmp_path, monkeypatch, ["unsteady"], costly=("slowed",)) == (0, {"unsteady": 2, "slowed": 2})
 
 
+@pytest.mark.process
 def test_a_test_that_takes_long_alone_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = (1, {"sound": 1, "slowed": 2, "costly": 2})
     assert judge(tmp_path, monkeypatch, ["sound"], costly=("slowed", "costly")) == expected
 
 
+@pytest.mark.process
 def test_nothing_is_run_once_more_beside_another_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge(tmp_path, monkeypatch, ["unsteady"], law=False) == (1, {"unsteady": 1})
 
 
+@pytest.mark.process
 def test_more_than_three_are_not_run_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ["broken", "worse", "bad", "lost"]
     assert judge(tmp_path, monkeypatch, kinds) == (1, dict.fromkeys(kinds, 1))

@@ -21,6 +21,7 @@ from exchange.topology.topology import Topology
 from tests.bindings.diffing.test_diff_cli import BEFORE
 from tests.support.git import make_repository
 from tests.support.program import invoke
+from tests.support.tiers import scale
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 """A parser of GitHub's Markdown."""
@@ -167,6 +168,7 @@ def test_no_name_is_markup(exchange: str, queue: str, key: str, file: str) -> No
     assert "@a" not in re.sub("`.*?`", "", "".join(token.content for token in inline if token.type == "text"))
 
 
+@pytest.mark.scaled
 def test_a_text_is_never_too_long_and_counts_what_it_leaves_out() -> None:
     """However many files, effects, steps and undecided questions there are, and however long their names."""
     name = "\u00e9" * 100
@@ -174,7 +176,7 @@ def test_a_text_is_never_too_long_and_counts_what_it_leaves_out() -> None:
     bound = [Binding.to_queue("amq.topic", queue.name, f"{name}.{n}") for n, queue in enumerate(parts)]
     old = Topology(queues=parts, bindings=bound)
     each = VhostDiff("/", old.profile.name, diff(old, Topology()))
-    for count in (1, 2, 30, 500):
+    for count in (1, 2, 30, scale(500, 5)):
         files = [FileDiff(f"{n}.bindings", "main", "changed", (each,)) for n in range(count)]
         files += [FileDiff(f"{n}.json", "main", "new", error=InputError("x" * 1_000)) for n in range(count)]
         text = to_markdown(files)
