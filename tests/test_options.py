@@ -165,7 +165,7 @@ def test_shells_complete_commands_files_and_names(
 
 
 @pytest.mark.scaled
-@pytest.mark.parametrize("context", CONTEXTS[1:], ids=lambda context: context.command_path)
+@pytest.mark.parametrize("context", some(CONTEXTS[1:], 2), ids=lambda context: context.command_path)
 def test_a_line_is_completed_by_the_table_as_by_the_command(
     context: click.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,9 +107,9 @@ def some(cases: Sequence[T], share: int = 10) -> Sequence[T]:
     return cases[:: share if os.environ.get(_VARIABLE) == "quick" else 1]
 
 
-def examples(count: int, **others: Any) -> settings:
+def examples(count: int, share: int = 10, **others: Any) -> settings:
     """Build the settings of a property that is tried with `count` examples in the tier `all`; `others` as they are."""
-    return settings(max_examples=scale(count), deadline=None, **others)
+    return settings(max_examples=scale(count, share), deadline=None, **others)
 
 
 def mark(items: list[pytest.Item]) -> None:

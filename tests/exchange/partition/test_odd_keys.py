@@ -35,7 +35,7 @@ def choose_many(name: str, key: Any) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@examples(100)
+@examples(100, share=20)
 @given(key=keys)
 def test_a_strategy_chooses_or_raises_a_hashstar_error(name: str, key: Any) -> None:
     for way in (choose, choose_next, choose_many):
