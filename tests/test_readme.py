@@ -256,10 +256,11 @@ def test_the_settings_of_the_audit_are_right(tmp_path: Path) -> None:
 def test_all_kinds_of_blocks_are_tested() -> None:
     """No block escapes by its language or its page."""
     drawn = {block.page for block in BLOCKS if block.language in {"text", "mermaid"}}
-    # Diagrams, the forms of what `bridge check`, `drift`, `upgrade --live` and a simulation print, and foreign records.
+    # Diagrams, the forms of what `bridge check`, `drift`, `upgrade --live` and a simulation print, foreign records, a
+    # command of Kafka.
     assert drawn == {
-        "docs/architecture.md", "docs/bridge.md", "docs/layouts.md", "docs/testing.md", "docs/topology.md",
-        "docs/upgrade.md",
+        "docs/architecture.md", "docs/bridge.md", "docs/bridge-kafka.md", "docs/layouts.md", "docs/testing.md",
+        "docs/topology.md", "docs/upgrade.md",
     }  # fmt: skip
     assert {block.language for block in BLOCKS} == {
         "python",

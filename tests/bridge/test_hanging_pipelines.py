@@ -30,6 +30,7 @@ from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import ClientSettings
 from tests.support.bridge.behaviour import Reports
 from tests.support.syntax import walk
+from tests.support.unique import free_port
 from tests.support.waiting import find_limit, until
 
 ROOT = Path(__file__).parents[2]
@@ -117,12 +118,6 @@ async def reason_of(source: Source) -> str:
         await source.open()
     await source.close()
     return str(caught.value)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("make", [rabbit, rocket])

@@ -106,7 +106,7 @@ def test_the_records_of_a_sink_are_those_that_were_committed(
 def test_what_spark_has_committed_is_read(spark: SparkSession, tmp_path: Path) -> None:
     """Over a log that was compacted, and partitions with names that are escaped twice."""
     name = "spark.sql.streaming.fileSink.log.compactInterval"
-    before = spark.conf.get(name)
+    before = spark.conf.get(name) or ""
     spark.conf.set(name, "2")
     try:
         for number in range(4):
