@@ -75,5 +75,7 @@ RECORDED_METHOD_BYTES: Final = 1 << 20
 """Maximum size in bytes of a method that is recorded: eight times the default maximum of a frame."""
 LIVE_CALLS: Final = 20_000
 """Maximum number of calls and messages that a test broker is asked."""
+OUTCOMES: Final = 1 << 16
+"""Maximum number of outcomes of messages that an audit keeps apart; it counts more by binding, queue and exchange."""
 QUESTION_BYTES: Final = 8 << 20
 """Maximum size in bytes of a question to `hashstar serve`: the text of a draft with its edits."""

@@ -329,7 +329,7 @@ def merge(subject: Subject, paths: Sequence[Path], settings: Settings = NO_THRES
     for path in paths:
         if (first := given.setdefault(os.path.realpath(path), path)) is not path:
             raise InputError(f"{path}: the same file as {first}, and its counts would be added twice; give it once")
-    total = Tally(compute_fingerprint(subject.topology))
+    total = Tally(compute_fingerprint(subject.topology), routed_by=subject.topology)
     for path in paths:
         tally = load_tally(FilePath(path))
         if tally.topology != total.topology:

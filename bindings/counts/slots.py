@@ -7,7 +7,7 @@ archive, added in any order, have the width and the counts of the whole archive 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -86,6 +86,16 @@ class SlotCounts:
             cell = (slot // times, exchange, routed)
             counts[cell] = counts.get(cell, 0) + count
         return SlotCounts(width, counts)
+
+    def gather(self, names: Container[str], others: str) -> SlotCounts:
+        """Return the same counts, with ``others`` in place of each exchange that is not among ``names``."""
+        if all(exchange in names for _, exchange, _ in self.counts):
+            return self
+        counts: dict[Cell, int] = {}
+        for (slot, exchange, routed), count in self.counts.items():
+            cell = (slot, exchange if exchange in names else others, routed)
+            counts[cell] = counts.get(cell, 0) + count
+        return SlotCounts(self.width, counts)
 
     def _fit(self, width: int, more: Mapping[Cell, int]) -> SlotCounts:
         """Return the sum with ``more`` counts of the same width, in slots wide enough for the window of both."""

@@ -3,22 +3,33 @@
 Messages with the same outcome are counted together. The counts of a binding or a queue are sums over the outcomes that
 include it; `bindings.counts.coverage` computes them. ``tally(a) + tally(b)`` equals ``tally(a and b)``, except for the
 most frequent keys and shapes: their summaries may differ within the errors that they state.
+
+Outcomes are kept apart up to a limit. Messages with more of them are counted by group instead: see
+`bindings.counts.groups`. Which of the two a tally has depends on its messages alone, and not on how they were divided
+or in which order they came.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from bindings.archive.sums import Span, Unread
 from bindings.counts.adding import check_same, sum_by_key
 from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.slots import SlotCounts
 from exchange.entities.releases import PROFILES
+from exchange.errors import InputError
 from exchange.kinds import find_kind
+from exchange.limits import OUTCOMES
 from exchange.topology.topology import Topology
 from exchange.values.field_values import thaw
+
+if TYPE_CHECKING:
+    from bindings.counts.columnar.fact_columns import FactTable
+    from bindings.counts.groups import MessageGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +39,17 @@ class Tally:
     topology: str
     """Fingerprint of the topology; only tallies with the same fingerprint add."""
     facts: Mapping[Outcome, Facts] = field(default_factory=dict)
+    """Outcome -> facts about its messages; empty if there are more than `OUTCOMES`."""
     partitions: Mapping[tuple[str, int | None], int] = field(default_factory=dict)
     """Partitioned queue and partition -> number of messages; partition None where the key does not decide it."""
     timeline: SlotCounts = field(default_factory=SlotCounts)
     """Messages with a time, per slot of time."""
     unread: Unread = field(default_factory=Unread)
     """Records that are not counted; a tally file stores their numbers, without samples."""
+    groups: Mapping[MessageGroup, Facts] = field(default_factory=dict)
+    """Group of messages -> facts about them; empty while outcomes are kept apart."""
+    routed_by: Topology | None = field(default=None, compare=False, repr=False)
+    """The topology, by which outcomes are grouped. A sum has that of either tally; without one, all stay apart."""
 
     @property
     def messages(self) -> int:
@@ -54,7 +70,8 @@ class Tally:
     def _span(self) -> Span:
         from bindings.counts.columnar.fact_columns import list_spans  # numpy: who only reads a report does without
 
-        return list_spans(self.facts).total()
+        published = [number for number, group in enumerate(self.groups) if group.group == "exchange"]
+        return list_spans(self.facts).total() + list_spans(self.groups).total(published)
 
     def __add__(self, other: object) -> Tally:
         """Return the sum. Raises InputError if the tallies are for different topologies."""
@@ -69,7 +86,34 @@ class Tally:
             sum_by_key(self.partitions, other.partitions),
             self.timeline + other.timeline,
             self.unread + other.unread,
-        )
+            add_facts(self.groups, other.groups),
+            self.routed_by or other.routed_by,
+        ).bound()
+
+    def bound(self) -> Tally:
+        """Return this tally with groups instead of outcomes, if these are more than `OUTCOMES`."""
+        topology = self.routed_by
+        if topology is None or (not self.groups and len(self.facts) <= OUTCOMES):
+            return self
+        from bindings.counts.groups import add_to_groups, limit_names, name_others
+
+        groups = limit_names(add_to_groups(self.groups, self.facts, topology), topology)
+        named = {each.name for each in groups.names if each.group == "exchange"}
+        timeline = self.timeline.gather(named, name_others(topology))
+        return replace(self, facts={}, groups=groups, timeline=timeline)
+
+    def group(self, topology: Topology) -> FactTable[MessageGroup]:
+        """Return the facts of groups of messages, of which reports are made.
+
+        Raises InputError if the tally is for another topology.
+        """
+        from bindings.counts.groups import add_to_groups, group_facts
+
+        if self.topology != compute_fingerprint(topology):
+            raise InputError("this tally is for another topology: audit the archive again with this one")
+        if not self.groups:
+            return group_facts(self.facts, topology)
+        return add_to_groups(self.groups, self.facts, topology)
 
 
 def compute_fingerprint(topology: Topology) -> str:

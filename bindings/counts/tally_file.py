@@ -1,8 +1,9 @@
 """Save and load tallies as Parquet files: one row per outcome with its facts, and rows for named counts and slots.
 
-Version 1 had slots of an hour (kind ``hour``); since version 2 the metadata has their width (kind ``slot``). Both are
-read. Files come from anywhere, and reports believe them: what the form of a file shows is checked where it is read
-(`bindings.counts.codec`), and `check_fit` checks what only the topology shows, that its outcomes are routes.
+Version 1 had slots of an hour (kind ``hour``); since version 2 the metadata has their width (kind ``slot``). Version 3
+has groups of messages in place of outcomes, where these are too many. All are read. Files come from anywhere, and
+reports believe them: what the form of a file shows is checked where it is read (`bindings.counts.codec`), and
+`check_fit` checks what only the topology shows, that its outcomes are routes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from bindings.archive.names import escape, unescape
 from bindings.archive.sums import Unread
 from bindings.counts.codec import TableFormat, build_column, build_schema, spread
+from bindings.counts.groups import MessageGroup, find_fault
 from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.slots import HOUR, LAST_TIME, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally
@@ -42,6 +44,7 @@ class Numbered(NamedTuple):
 OUTCOME: Final = spread(Outcome)
 FACTS: Final = spread(Facts)
 NUMBERED: Final = spread(Numbered)
+GROUP: Final = spread(MessageGroup)
 NAME: Final = build_column("name", str)
 MESSAGES: Final = build_column("messages", int)
 
@@ -62,21 +65,29 @@ HOURLY: Final = FORM._replace(version=b"1")
 """The form of version 1, whose slots are hours."""
 
 
+GROUPED: Final = TableFormat(
+    "tally", b"3", build_schema(OUTCOME, FACTS, GROUP), {"group": (GROUP, FACTS), **FORM.kinds}
+)
+"""The form of a tally with groups, whose columns include those of `Numbered`."""
+
+
 def build_table(tally: Tally) -> pa.Table:
     """Return a tally as a table, with its topology's fingerprint in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
         "outcome": tally.facts, "partition": tally.partitions, "skipped": tally.unread.skipped, "bad": tally.unread.bad,
+        "group": tally.groups,
     }  # fmt: skip
-    table = FORM.table(counts, {"topology": tally.topology, "slot": str(tally.timeline.width)})
-    slots = _slots(tally.timeline).replace_schema_metadata(table.schema.metadata)
-    return pa.concat_tables([table, slots]).combine_chunks()
+    form = GROUPED if tally.groups else FORM
+    table = form.table(counts, {"topology": tally.topology, "slot": str(tally.timeline.width)})
+    return pa.concat_tables([table, _slots(tally.timeline, table.schema)]).combine_chunks()
 
 
 def decode_tally(table: pa.Table, source: str = "a table") -> Tally:
     """Return the tally in a table. Raises InputError, naming the source, if it has none of a supported version."""
-    is_hourly = (table.schema.metadata or {}).get(FORM.version_key) == HOURLY.version
-    form = HOURLY if is_hourly else FORM
+    forms = {each.version: each for each in (HOURLY, FORM, GROUPED)}
+    form = forms.get((table.schema.metadata or {}).get(FORM.version_key, b""), GROUPED)
     metadata = form.metadata(table, ("topology",), source)
+    is_hourly = form is HOURLY
     text = str(HOUR) if is_hourly else metadata.get("slot")
     width = {str(each): each for each in WIDTHS}.get(text or "")
     if width is None:
@@ -84,11 +95,13 @@ def decode_tally(table: pa.Table, source: str = "a table") -> Tally:
     is_slot = pc.fill_null(pc.equal(table.column("kind"), "hour" if is_hourly else "slot"), False)
     timeline = _read_slots(table.filter(is_slot), width, source)
     counts = form.counts(table.filter(pc.invert(is_slot)), source)
-    numbers = [facts.messages for facts in counts["outcome"].values()]
+    groups = counts.get("group", {})
+    published = [facts.messages for group, facts in groups.items() if group.group == "exchange"]
+    numbers = [*published, *[facts.messages for facts in counts["outcome"].values()]]
     if sum(numbers) + sum([sum(counts[kind].values()) for kind in ("partition", "skipped", "bad")]) >= 1 << 63:
         raise form.damage(source, "more messages than can be counted")
     unread = Unread(Counter(counts["skipped"]), Counter(counts["bad"]))
-    return Tally(metadata["topology"], counts["outcome"], counts["partition"], timeline, unread)
+    return Tally(metadata["topology"], counts["outcome"], counts["partition"], timeline, unread, groups)
 
 
 def save_tally(tally: Tally, path: Path) -> None:
@@ -109,7 +122,7 @@ def load_tally(path: Path) -> Tally:
     return decode_tally(table, str(path))
 
 
-def _slots(timeline: SlotCounts) -> pa.Table:
+def _slots(timeline: SlotCounts, schema: pa.Schema) -> pa.Table:
     """Return the rows of a timeline, built by column: there may be thousands, with nulls in most columns."""
     number = len(timeline.counts)
     columns = {
@@ -121,9 +134,9 @@ def _slots(timeline: SlotCounts) -> pa.Table:
     }
     arrays = [
         pa.array(columns[column.name], column.type) if column.name in columns else pa.nulls(number, column.type)
-        for column in SCHEMA
+        for column in schema
     ]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _read_slots(table: pa.Table, width: int, source: str) -> SlotCounts:
@@ -154,6 +167,9 @@ def check_fit(tally: Tally, topology: Topology, source: str) -> None:
         fault = _fault_of(outcome, topology, bindings)
         if fault:
             raise InputError(f"{source}: a damaged tally: an outcome {fault}")
+    fault = find_fault(tally.groups, topology) or ("outcomes beside groups" if tally.facts and tally.groups else "")
+    if fault:
+        raise InputError(f"{source}: a damaged tally: {fault}")
     for name, partition in tally.partitions:
         queue = topology.queues.get(name)
         partitioning = None if queue is None else queue.partitioning

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from bindings.counts.coverage import coverage, sum_over_groups
-from bindings.counts.outcome import Outcome, sort_bindings
+from bindings.counts.coverage import compute_coverage
+from bindings.counts.groups import GroupKind, MessageGroup, find_others
+from bindings.counts.outcome import sort_bindings
 from bindings.counts.sketch import Frequent
 from bindings.counts.slots import DAY, choose_width
 from bindings.counts.tally import Tally
@@ -37,7 +38,7 @@ from bindings.report.rows import (
     UnroutableRow,
 )
 from bindings.report.thresholds import IgnoreUse, Settings
-from exchange.entities.entities import Binding, Destination, Queue
+from exchange.entities.entities import Destination, Queue
 from exchange.errors import InputError
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
@@ -45,6 +46,7 @@ from exchange.values.message import Message
 
 if TYPE_CHECKING:
     from bindings.checking.rules.finding import Finding
+    from bindings.counts.columnar.fact_columns import FactTable
     from bindings.counts.verification import Verification
     from bindings.sources.section import Listing
     from exchange.entities.part import Part
@@ -96,7 +98,8 @@ def build_report(
     """
     if verification is not None and verification.topology != tally.topology:
         raise InputError("this verification is for another topology: audit the archive again with this one")
-    bindings, uses = sort_bindings(topology), coverage(tally, topology)
+    bindings, groups = sort_bindings(topology), tally.group(topology)
+    uses = compute_coverage(tally, groups, topology)
     hits = {use.binding: bool(use.messages or use.possible) for use in uses.bindings}
     ignored, by_entry = match_ignores(settings.ignore, hits, now)
     window = tally.window
@@ -129,11 +132,13 @@ def build_report(
         uses.alternates,
     )
     missing = tuple(dict.fromkeys((*find_unread(topology), *(() if comparison is None else comparison.missing))))
-    gates = check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison)
+    others = find_others(tally.groups, topology)
+    gates = check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison, others)
     audited = Audited(
         sources.topology, topology.vhost, topology.profile.name, tally.topology, len(topology.exchanges),
         len(topology.queues), len(bindings), sources.archives, sources.tallies, records, window,
         totals.messages - timed, sources.since, sources.until, missing, _list_caveats(topology, comparison),
+        bool(tally.groups), others,
     )  # fmt: skip
     report = Report(
         made=now,
@@ -152,7 +157,7 @@ def build_report(
             for row in uses.unroutable
         ]),
         timeline=timeline,
-        flow=tuple(_build_flow(tally, topology, bindings)),
+        flow=tuple(_build_flow(groups, topology)),
         findings=add_evidence(findings, traffic, is_whole=not missing),
         gates=(*gates, refuse_unread(missing)) if gates and missing else gates,
         ignored=ignored,
@@ -272,47 +277,30 @@ def _build_timeline(tally: Tally) -> Timeline | None:
 
 Edge = tuple[str, Destination | None, FlowKind]
 
-
-def _build_flow(tally: Tally, topology: Topology, bindings: Sequence[Binding]) -> Iterator[Flow]:
-    certain, possible = Counter[Edge](), Counter[Edge]()
-    # Nearly all outcomes take bindings only: they are added up as columns.
-    by_binding = [each[0] if (each := [*_edges([n], (), topology, bindings)]) else None for n in range(len(bindings))]
-    certain.update(sum_over_groups(tally, by_binding, [_takes_bindings_only(outcome) for outcome in tally.facts]))
-    for outcome in tally.facts:
-        if not _takes_bindings_only(outcome):
-            messages = tally.facts[outcome].messages
-            for edge in _certain_edges(outcome, topology, bindings):
-                certain[edge] += messages
-        if outcome.possible_bindings or outcome.possible_alternates:
-            messages = tally.facts[outcome].messages
-            for edge in _edges(outcome.possible_bindings, outcome.possible_alternates, topology, bindings):
-                possible[edge] += messages
-    for edge in sorted({*certain, *possible}, key=lambda edge: (edge[0], edge[1] or ("", ""), edge[2])):
-        yield Flow(*edge, certain[edge], possible[edge])
+CERTAIN_FLOWS: Final[Mapping[GroupKind, tuple[FlowKind, Literal["queue", "exchange"] | None]]] = {
+    "way to queue": ("binding", "queue"), "way to exchange": ("binding", "exchange"),
+    "alternate": ("alternate", "exchange"), "default way": ("default", "queue"), "end": ("nowhere", None),
+}  # fmt: skip
+"""Kind of a group of messages -> kind of the flow that they are, and to what it leads."""
+POSSIBLE_FLOWS: Final[Mapping[GroupKind, tuple[FlowKind, Literal["queue", "exchange"] | None]]] = {
+    "possible way to queue": ("binding", "queue"), "possible way to exchange": ("binding", "exchange"),
+    "possible alternate": ("alternate", "exchange"),
+}  # fmt: skip
 
 
-def _takes_bindings_only(outcome: Outcome) -> bool:
-    return bool(outcome.exchange) and outcome.routed is not False and not outcome.alternates
-
-
-def _certain_edges(outcome: Outcome, topology: Topology, bindings: Sequence[Binding]) -> set[Edge]:
-    edges = _edges(outcome.bindings, outcome.alternates, topology, bindings)
-    if not outcome.exchange:  # the default exchange leads to queues without a binding
-        edges |= {("", Destination("queue", queue), "default") for queue in outcome.queues}
-    if outcome.routed is False:  # the message ended in the exchanges that handed it to no other
-        going_on = {source for source, _, _ in edges}
-        ends = [name for name in outcome.exchanges if name not in going_on] or [outcome.exchange]
-        edges |= {(name, None, "nowhere") for name in ends}
-    return edges
-
-
-def _edges(
-    numbers: Iterable[int], alternates: Iterable[tuple[str, str]], topology: Topology, bindings: Sequence[Binding]
-) -> set[Edge]:
-    edges: list[Edge] = [(exchange, Destination("exchange", name), "alternate") for exchange, name in alternates]
-    edges += [(bindings[number].source, bindings[number].destination, "binding") for number in numbers]
+def _build_flow(groups: FactTable[MessageGroup], topology: Topology) -> Iterator[Flow]:
     names: Mapping[str, Collection[str]] = {"queue": topology.queues, "exchange": topology.exchanges}
-    return {edge for edge in edges if edge[1] is not None and edge[1].name in names[edge[1].kind]}
+    flows: dict[Edge, list[int]] = {}
+    for group, messages in zip(groups.names, groups.columns.spans.messages.tolist(), strict=True):
+        for which, table in enumerate((CERTAIN_FLOWS, POSSIBLE_FLOWS)):
+            if group.group not in table:
+                continue
+            kind, to = table[group.group]
+            if to is None or group.other in names[to]:
+                edge = (group.name, None if to is None else Destination(to, group.other), kind)
+                flows.setdefault(edge, [0, 0])[which] += messages
+    for edge in sorted(flows, key=lambda edge: (edge[0], edge[1] or ("", ""), edge[2])):
+        yield Flow(*edge, *flows[edge])
 
 
 def sum_lines(rows: Iterable[BindingRow]) -> tuple[LineRow, ...]:

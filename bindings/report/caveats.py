@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import to_percent
 from bindings.archive.reading import COPIES, TEXTS_ONLY
+from bindings.counts.groups import MAX_NAMES
 from exchange.kinds import KINDS, Decider, UnknownExchange
+from exchange.limits import OUTCOMES
 from exchange.text.display import count_noun, list_some
 from exchange.topology.unread import format_not_proved
 from exchange.values.field_values import resolve_type
@@ -80,6 +82,17 @@ def list_caveats(report: Report) -> Iterator[str]:
     if audited.without_time and totals.messages:
         untimed = f"Without a time: {audited.without_time:,} of {count_noun(totals.messages, 'message')}."
         yield f"{untimed} They are in no timeline, and first and last seen are of the others."
+    if audited.grouped:
+        yield (
+            f"Messages took more than {OUTCOMES:,} combinations of bindings and queues, so they were counted by "
+            "binding, queue and exchange. The errors of frequent keys and shapes, which stand beside them, may be "
+            "larger for it; all other numbers are the same."
+        )
+    if audited.others:
+        yield (
+            f"Messages were published to more than {MAX_NAMES:,} exchanges that the topology does not name. So many, "
+            f"chosen by a hash of their names, have a row of their own; '{audited.others}' stands for all others."
+        )
     if totals.undecided:
         yield (
             f"The routing of {count_noun(totals.undecided, 'message')} is undecided: it depends on chance, or on an "

@@ -52,8 +52,12 @@ def check_gates(
     ignored: Collection[IgnoreUse],
     verification: Verification | None = None,
     comparison: Compared | None = None,
+    others: str = "",
 ) -> tuple[Gate, ...]:
-    """Return a gate for each threshold that applies, and one for each entry of the ignore list that expired."""
+    """Return a gate for each threshold that applies, and one for each entry of the ignore list that expired.
+
+    ``others`` is the row of ``exchanges`` of those without one of their own; "" if there are none.
+    """
     limits, digits = settings.limits, settings.precision
     checked: list[Gate] = []
     totals = summary.totals
@@ -89,6 +93,7 @@ def check_gates(
         limit = own.max_partition_skew if own.max_partition_skew is not None else limits.max_partition_skew
         checked += _check_skew(limit, queue)
     checked += _check_globs("exchange", settings.exchanges, [row.use.exchange for row in exchanges])
+    checked += _refuse_unnamed(settings.exchanges, others)
     checked += _check_globs("queue", settings.queues, [row.use.queue for row in queues])
     checked += [_refuse_expired(use) for use in ignored if use.expired]
     return tuple(checked)
@@ -160,6 +165,14 @@ def _check_globs(
                 f"there is no {of} '{glob}' to limit" if plain else f"no {of} fits '{glob}', so nothing is limited"
             )
             yield Gate(f"{of}s", glob, of, "some", "none", not plain, message)
+
+
+def _refuse_unnamed(entries: Iterable[tuple[str, Limits]], others: str) -> Iterator[Gate]:
+    """Yield a gate that fails for each glob of which nobody knows whether messages to exchanges without a row fit."""
+    for glob, limits in entries if others else ():
+        if set(glob) & set("*?[") and (limits.fail_under_messages is not None or limits.max_unroutable is not None):
+            message = f"messages that are counted in the row '{others}' may be to exchanges that fit '{glob}'"
+            yield Gate("exchanges", glob, "exchange", "none", "unknown", False, message)
 
 
 def _refuse_expired(use: IgnoreUse) -> Gate:

@@ -88,6 +88,10 @@ class Audited(NamedTuple):
     """Parts of the topology, and of the one to compare with, that were not read."""
     unknown: tuple[str, ...] = ()
     """Which releases are newer than all that are known here, and by whose rules they are judged."""
+    grouped: bool = False
+    """Whether the outcomes of its messages were too many to keep apart, so that groups of messages were counted."""
+    others: str = ""
+    """What stands for all exchanges without a row of their own, if there are such; else ""."""
 
 
 class Summary(NamedTuple):

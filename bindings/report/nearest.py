@@ -7,9 +7,10 @@ only the keys of messages, so exchanges that decide by anything else are left ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
-from bindings.counts.outcome import Outcome
+from bindings.counts.outcome import Outcome, OutcomeExplorer
 from bindings.counts.tally import Tally
 from bindings.counts.uses import UnroutableMessages
 from bindings.report.rows import Nearest, Shape
@@ -62,9 +63,23 @@ class NearestSearch:
         """Return the first `SHAPES` shapes of a row, each with the binding or name nearest to its example."""
         shapes = []
         for text, count, example in row.shapes.items[:SHAPES]:
-            outcome = ends.get(Where(row.exchange, row.refused, text), Outcome(row.exchange))
+            outcome = ends.get(Where(row.exchange, row.refused, text)) or self._route(row, example)
             shapes.append(Shape(text, count, example, self._nearest(outcome, example)))
         return tuple(shapes)
+
+    def _route(self, row: UnroutableMessages, key: str) -> Outcome:
+        """Return the outcome of an unroutable message, of which a tally of groups has only the key.
+
+        If more than the key decides it, an outcome of which nothing is known.
+        """
+        outcome = self._explorer.outcome(Message(row.exchange, key))
+        deciders = {find_kind(self._topology.exchanges[name]).decider for name in outcome.exchanges}
+        known = deciders <= {Decider.KEY, Decider.NOTHING} and (outcome.routed, outcome.refused) == (False, row.refused)
+        return outcome if known else Outcome(row.exchange)
+
+    @cached_property
+    def _explorer(self) -> OutcomeExplorer:
+        return OutcomeExplorer(self._topology)
 
     def _nearest(self, outcome: Outcome, key: str) -> Nearest | None:
         if outcome.refused:

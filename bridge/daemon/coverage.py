@@ -38,7 +38,7 @@ class CoverageCounter:
         self._topology = topology
         self._counter = Tallier(topology)
         self._rows = Rows("", self._counter.columns, is_received=True)
-        self._total = Tally(compute_fingerprint(topology))
+        self._total = Tally(compute_fingerprint(topology), routed_by=topology)
         self._bad: Counter[str] = Counter()
 
     def read(self, inlet: Inlet, deliveries: Sequence[Delivery]) -> None:

@@ -8,6 +8,71 @@ from tests.mutants.mutant import Mutant, mutants_of
 
 BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
+        "bindings/counts/tally.py",
+        "bindings/counts/test_groups.py",
+        ("one more outcome than the limit is kept", "len(self.facts) <= OUTCOMES", "len(self.facts) <= OUTCOMES + 1"),
+        ("what is added to groups stays apart", "not self.groups and len(self.facts)", "len(self.facts)"),
+        (
+            "a timeline names every exchange",
+            "timeline = self.timeline.gather(named, name_others(topology))",
+            "timeline = self.timeline",
+        ),
+        ("groups have no messages", " + list_spans(self.groups).total(published)", ""),
+        ("a message counts once for each of its groups", '.groups) if group.group == "exchange"]', ".groups)]"),
+    ),
+    *mutants_of(
+        "bindings/counts/groups.py",
+        "bindings/counts/test_groups.py",
+        ("pieces of outcomes are the first each time", "order[begin : begin + PIECE]", "order[:PIECE]"),
+        ("outcomes are added up as a counter met them", "names[row].fate, names[row][6:])", "row)[2:]"),
+        ("two bindings to a queue bring two messages", "keys = keys[np.diff(keys, prepend=-1) != 0]", "pass"),
+        ("alike are outcomes with other fates", "len(each[1]), each[3:])", "len(each[1]), each[3:5])"),
+        (
+            "alike are outcomes with other numbers of queues",
+            "(each[0], len(each[1]), each[3:])",
+            "(each[0], 0, each[3:])",
+        ),
+        ("the names that come first are kept", "key=lambda name: (_hash(name), name))", "key=lambda name: name)"),
+        ("others are counted by their errors", 'name=name, other=group.other.partition(" - ")[0]', "name=name"),
+        ("others have the name of an exchange", 'if (name := "*" * number) not in named)', 'if (name := "*"))'),
+        ("others take the place of a name that is kept", "sorted(unnamed - {others}, key", "sorted(unnamed, key"),
+        (
+            "an exchange that only bindings name is one of the others",
+            "*[binding.source for binding in topology.bindings]}",
+            "}",
+        ),
+        ("queues have no distinct keys", '(["binding", "queue", "exchange"])', '(["binding", "exchange"])'),
+        ("a binding that is the only way may have more messages", 'case "sole binding":', 'case "none":'),
+    ),
+    *mutants_of(
+        "bindings/counts/columnar/counting.py",
+        "bindings/counts/test_groups.py",
+        ("outcomes are never added up", "np.count_nonzero(self._spans.messages) > MOST_OUTCOMES", "False"),
+        ("outcomes are never forgotten", "if len(outcomes) > MOST_OUTCOMES:", "if False:"),
+        (
+            "a counter begins with what it had",
+            "self._total = self._zero",
+            "self.__dict__.setdefault('_total', self._zero)",
+        ),
+        ("windows depend on earlier counts", "self._window.most_rows = LIGHT_WINDOWS * WINDOW", "pass"),
+    ),
+    *mutants_of(
+        "bindings/report/gates.py",
+        "bindings/counts/test_groups.py",
+        (
+            "what has no row keeps every threshold",
+            "for glob, limits in entries if others else ():",
+            "for glob, limits in ():",
+        ),
+        ("a plain name may have no row", 'if set(glob) & set("*?[") and (limits', "if (limits"),
+    ),
+    *mutants_of(
+        "bindings/auditing/local/cache.py",
+        "bindings/auditing/test_cache_groups.py",
+        ("names of others are kept", "if find_others(groups.names, self._topology):", "if not exchanges:"),
+        ("groups keep the numbers of bindings", "if each.group in OF_BINDINGS else each", "if False else each"),
+    ),
+    *mutants_of(
         "bindings/counts/columnar/classes/classes.py",
         "bindings/counts/test_columnar.py",
         (
@@ -286,18 +351,10 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bindings/counts/coverage.py",
+        "bindings/counts/groups.py",
         "bindings/counts/test_coverage_edges.py bindings/counts/test_uses.py",
-        (
-            "a binding that chance may take is no other way",
-            "keys(possible.with_values(of[possible.values])), *map(keys",
-            "*map(keys",
-        ),
-        (
-            "a binding leads to where a message was published",
-            "(published, alternates, implicit)",
-            "(alternates, implicit)",
-        ),
+        ("a binding that chance may take is no other way", "keys(possible.rows, of[possible.values]), ", ""),
+        ("a binding leads to where a message was published", "else (each.exchange,)", "else ()"),
     ),
     *mutants_of(
         "bindings/counts/columnar/sketches/summaries.py",

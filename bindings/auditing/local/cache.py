@@ -34,7 +34,8 @@ from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.auditing.local.study import Study
 from bindings.auditing.local.tasks import ROW, Results, Task, add_results, encode_results
-from bindings.counts.columnar.fact_columns import OutcomeFacts, list_columns
+from bindings.counts.columnar.fact_columns import FactTable, list_table
+from bindings.counts.groups import OF_BINDINGS, find_others
 from bindings.counts.outcome import sort_bindings
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.sources.files import make_folders, open_file
@@ -50,7 +51,7 @@ MAX_CACHE_BYTES: Final = 2 << 30
 """Maximum size of all entries in bytes; those that were not used for longest are removed first."""
 MAX_ENTRIES: Final = 100_000
 """Maximum number of entries."""
-VERSION: Final = 2
+VERSION: Final = 3
 HEADER: Final = 192
 """Number of bytes that most entries' headers have at most."""
 MAX_HEADER: Final = 1 << 20
@@ -161,9 +162,12 @@ class TallyCache:
     def save(self, key: str, results: Results) -> None:
         """Keep the results of a file, unless they are too large. Raises InputError if the folder cannot be written."""
         tally: Tally = results.values[0]
-        facts = list_columns(tally.facts)
-        exchanges = sorted({outcome.exchange for outcome in facts.outcomes})
-        needs = _Needs(tuple(exchanges), bool(len(facts.columns.shapes.counts)))
+        facts, groups = list_table(tally.facts), list_table(tally.groups)
+        exchanges = {outcome.exchange for outcome in facts.names}
+        exchanges |= {group.name for group in groups.names if group.group == "exchange"}
+        if find_others(groups.names, self._topology):
+            return  # exchanges without names here may be in the topology later
+        needs = _Needs(tuple(sorted(exchanges)), any(len(each.columns.shapes.counts) for each in (facts, groups)))
         part = self._part(needs.exchanges)
         of = {number: n for n, number in enumerate(part.numbers)}
         tally = _renumber(tally, of, part.fingerprint)
@@ -274,15 +278,18 @@ class CachedFiles:
 
 def _renumber(tally: Tally, of: Mapping[int, int], fingerprint: str) -> Tally:
     """Return a tally for another topology, given the numbers of its bindings there, which are in the same order."""
-    facts = list_columns(tally.facts)
+    facts, groups = list_table(tally.facts), list_table(tally.groups)
     outcomes = [
         each._replace(
             bindings=tuple([of[number] for number in each.bindings]),
             possible_bindings=tuple([of[number] for number in each.possible_bindings]),
         )
-        for each in facts.outcomes
+        for each in facts.names
     ]
-    return replace(tally, topology=fingerprint, facts=OutcomeFacts(outcomes, facts.columns))
+    names = [each._replace(number=of[each.number]) if each.group in OF_BINDINGS else each for each in groups.names]
+    return replace(
+        tally, topology=fingerprint, facts=FactTable(outcomes, facts.columns), groups=FactTable(names, groups.columns)
+    )
 
 
 def _restrict(topology: Topology, exchanges: tuple[str, ...]) -> Topology:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from bindings.archive.inspection import Account
 from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
@@ -21,13 +23,15 @@ class CoverageStudy:
 
     topology: Topology
     table_of = staticmethod(tally_file.build_table)
-    value_of = staticmethod(tally_file.decode_tally)
 
     def counter(self) -> Tallier:
         return Tallier(self.topology)
 
     def zero(self) -> Tally:
-        return Tally(compute_fingerprint(self.topology))
+        return Tally(compute_fingerprint(self.topology), routed_by=self.topology)
+
+    def value_of(self, table: pa.Table) -> Tally:
+        return replace(tally_file.decode_tally(table), routed_by=self.topology)
 
     def finish(self, value: Tally, account: Account) -> Tally:
         return replace(value, unread=account.unread)

@@ -12,6 +12,8 @@ must lie in one slot of the whole archive's timeline, and exchange and key must 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,13 +24,14 @@ from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
 from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
 from bindings.counts.columnar.classes.classes import STATES, AddressClasses, Classifier
-from bindings.counts.columnar.fact_columns import FactColumns, OutcomeFacts
+from bindings.counts.columnar.fact_columns import FactColumns, FactTable
 from bindings.counts.columnar.sketches.bottom_k import Samples
 from bindings.counts.columnar.sketches.heavy_hitters import HeavyHitters
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.timeline import TimelineCounter
 from bindings.counts.tally import Tally, compute_fingerprint
 from exchange.arrays.table import IntArray
+from exchange.limits import OUTCOMES
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
@@ -47,6 +50,12 @@ WORTH_WIDE: Final = 0.5
 """Maximum share of distinct addresses at which windows are counted as one: with more, a full one has more than are kept
 (`bindings.counts.columnar.classes.known`), and to group them costs more than it saves."""
 
+MOST_OUTCOMES: Final = 2 * OUTCOMES
+"""Number of outcomes above which a counter adds up those of a tally, and forgets those that it knows.
+
+It may have twice as many, and those of a window.
+"""
+
 
 class Tallier:
     """Counts messages for one topology: call ``add`` for each batch, then ``result``. Not safe for several threads.
@@ -55,17 +64,23 @@ class Tallier:
     """
 
     def __init__(self, topology: Topology, *, states: int = STATES, sketches: bool = True) -> None:
-        self._fingerprint: Final = compute_fingerprint(topology)
+        self._zero: Final = Tally(compute_fingerprint(topology), routed_by=topology)
         self._sketches: Final = sketches
-        self._classifier: Final = Classifier(topology, states=states)
+        self._make_classifier: Final = partial(Classifier, topology, states=states)
+        self._classifier = self._make_classifier()
         self._partitionings: Final[dict[str, Partitioning]] = {
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
         self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a tally: nothing that was counted for an earlier one decides anything of it."""
+        self._total = self._zero
+        self._window.most_rows = LIGHT_WINDOWS * WINDOW
         self._reset()
 
     def _reset(self) -> None:
-        self._window.most_rows = LIGHT_WINDOWS * WINDOW
         self._spans = Spans()
         self._timeline = TimelineCounter()
         self._partitions: dict[tuple[str, int | None], int] = {}
@@ -98,6 +113,13 @@ class Tallier:
         """Return the tally of what was added since the last call, and begin anew."""
         for ready in self._window.take_rest():
             self._count(ready)
+        self._settle()
+        total = self._total
+        self._begin()
+        return total
+
+    def _settle(self) -> None:
+        """Add what was counted since the last call to the total, and begin anew."""
         outcomes = self._classifier.outcomes
         spans = self._spans.all()
         columns = FactColumns(
@@ -107,20 +129,37 @@ class Tallier:
         met = np.flatnonzero(spans.messages)
         if len(met) < len(spans.messages):
             columns = columns.merge(met, np.arange(len(met)), len(met))
-        facts = OutcomeFacts([outcomes[number] for number in met.tolist()], columns)
-        result = Tally(self._fingerprint, facts, self._partitions, self._timeline.result())
+        facts = FactTable([outcomes[number] for number in met.tolist()], columns)
+        counted = replace(self._zero, facts=facts, partitions=self._partitions, timeline=self._timeline.result())
+        self._total = counted.bound() if self._total is self._zero else self._total + counted
+        if len(outcomes) > MOST_OUTCOMES:
+            self._classifier = self._make_classifier()
         self._reset()
-        return result
 
     def _count(self, batch: pa.RecordBatch) -> None:
         is_wide = batch.num_rows > WINDOW
         addresses = find_addresses(batch, WORTH_WIDE if is_wide else None)
         if addresses.address_of_row is None:
             self._window.most_rows = WINDOW
-            if is_wide:
-                for start in range(0, batch.num_rows, WINDOW):
-                    self._count(batch.slice(start, WINDOW))
-                return
+        if is_wide and (addresses.address_of_row is None or self._has_many_outcomes(batch, addresses)):
+            self._window.most_rows = WINDOW
+            for start in range(0, batch.num_rows, WINDOW):
+                self._count(batch.slice(start, WINDOW))
+            return
+        self._count_rows(batch, addresses)
+        # Only what this tally met decides: what a counter knows of earlier ones must not change heavy hitters.
+        if np.count_nonzero(self._spans.messages) > MOST_OUTCOMES:
+            self._settle()
+
+    def _has_many_outcomes(self, batch: pa.RecordBatch, addresses: RowAddresses) -> bool:
+        """Return whether the first rows of a wide window have so many outcomes that all of it may have too many."""
+        if len(addresses.keys) <= OUTCOMES:
+            return False
+        first = batch.slice(0, WINDOW)
+        classes = self._classifier.classify_addresses(first, find_addresses(first)).classes
+        return len(np.unique(classes)) > OUTCOMES
+
+    def _count_rows(self, batch: pa.RecordBatch, addresses: RowAddresses) -> None:
         found = self._classifier.classify_addresses(batch, addresses)
         classes, weights = found.classes, compute_weights(batch)
         self._spans.count(classes, weights)

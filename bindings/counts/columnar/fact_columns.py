@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ from bindings.counts.columnar.arrays.spans import SpanColumns
 from bindings.counts.columnar.sketches.bottom_k import SampleColumns
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.sketches.summaries import Summaries
-from bindings.counts.outcome import Facts, Outcome
+from bindings.counts.outcome import Facts
 
 Indices = npt.NDArray[np.int64]
+K = TypeVar("K", bound=Hashable)
 
 
 class FactColumns(NamedTuple):
@@ -68,48 +69,53 @@ class FactColumns(NamedTuple):
         )
 
 
-class OutcomeFacts(Mapping[Outcome, Facts]):
-    """Outcome -> its facts, which are columns; a value is made when it is asked for."""
+class FactTable(Mapping[K, Facts]):
+    """Name of a group of messages, such as their outcome -> its facts: columns; a value is made when asked for."""
 
-    __slots__ = ("_numbers", "columns", "outcomes")
+    __slots__ = ("_numbers", "columns", "names")
 
-    def __init__(self, outcomes: Sequence[Outcome], columns: FactColumns) -> None:
-        self.outcomes: Final = tuple(outcomes)
-        """The outcome of each group of ``columns``; none occurs twice."""
+    def __init__(self, names: Sequence[K], columns: FactColumns) -> None:
+        self.names: Final = tuple(names)
+        """What each group of ``columns`` is; no name occurs twice."""
         self.columns: Final = columns
-        self._numbers: dict[Outcome, int] | None = None
+        self._numbers: dict[K, int] | None = None
 
     def __len__(self) -> int:
-        return len(self.outcomes)
+        return len(self.names)
 
-    def __iter__(self) -> Iterator[Outcome]:
-        return iter(self.outcomes)
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.names)
 
-    def __getitem__(self, outcome: Outcome) -> Facts:
+    def __getitem__(self, name: K) -> Facts:
+        return self.columns.get_group(self.numbers[name])
+
+    @property
+    def numbers(self) -> Mapping[K, int]:
+        """Name of a group -> its number."""
         if self._numbers is None:
-            self._numbers = {each: number for number, each in enumerate(self.outcomes)}
-        return self.columns.get_group(self._numbers[outcome])
+            self._numbers = {each: number for number, each in enumerate(self.names)}
+        return self._numbers
 
 
-def list_columns(facts: Mapping[Outcome, Facts]) -> OutcomeFacts:
+def list_table(facts: Mapping[K, Facts]) -> FactTable[K]:
     """Return facts as columns; those that are columns already are not copied."""
-    if isinstance(facts, OutcomeFacts):
+    if isinstance(facts, FactTable):
         return facts
-    return OutcomeFacts([*facts], FactColumns.from_values([*facts.values()]))
+    return FactTable([*facts], FactColumns.from_values([*facts.values()]))
 
 
-def list_spans(facts: Mapping[Outcome, Facts]) -> SpanColumns:
+def list_spans(facts: Mapping[Any, Facts]) -> SpanColumns:
     """Return the spans of facts."""
-    if isinstance(facts, OutcomeFacts):
+    if isinstance(facts, FactTable):
         return facts.columns.spans
     return SpanColumns.from_values(each.span for each in facts.values())
 
 
-def add_facts(one: Mapping[Outcome, Facts], other: Mapping[Outcome, Facts]) -> OutcomeFacts:
-    """Return outcome -> the sum of its facts."""
-    left, right = list_columns(one), list_columns(other)
-    numbers = {outcome: number for number, outcome in enumerate(left.outcomes)}
-    groups = [numbers.setdefault(outcome, len(numbers)) for outcome in right.outcomes]
+def add_facts(one: Mapping[K, Facts], other: Mapping[K, Facts]) -> FactTable[K]:
+    """Return name of a group -> the sum of its facts."""
+    left, right = list_table(one), list_table(other)
+    numbers = {name: number for number, name in enumerate(left.names)}
+    groups = [numbers.setdefault(name, len(numbers)) for name in right.names]
     count = len(left)
     joined = FactColumns(
         left.columns.spans.join(right.columns.spans),
@@ -119,4 +125,4 @@ def add_facts(one: Mapping[Outcome, Facts], other: Mapping[Outcome, Facts]) -> O
         left.columns.shapes.join(right.columns.shapes),
     )
     group_of_row = np.concatenate([np.arange(count), np.array(groups, np.int64)])
-    return OutcomeFacts([*numbers], joined.merge(np.arange(len(group_of_row)), group_of_row, len(numbers)))
+    return FactTable([*numbers], joined.merge(np.arange(len(group_of_row)), group_of_row, len(numbers)))

@@ -11,6 +11,7 @@ by its heading, so that thousands of queues with generated names do not make tho
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -40,6 +41,7 @@ from bindings.counts.verification import (
 )
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray, IntTable, pack_pairs
+from exchange.limits import OUTCOMES
 from exchange.routing.columns.addresses import find_addresses
 from exchange.topology.topology import Topology
 
@@ -51,6 +53,9 @@ ROOM: Final = 1 << 18
 
 DIFFERENT: Final = 8 * LIMIT
 """Maximum number of differences; above it, only those that may be in the result stay apart."""
+
+MOST_OUTCOMES: Final = 2 * OUTCOMES
+"""Number of outcomes above which they are computed anew; those of one window may be more."""
 
 MORE: Final = "more"
 """Replaces a difference that cannot be in the result: its messages are counted in one sum."""
@@ -68,7 +73,8 @@ class Verifier:
     def __init__(self, topology: Topology, *, states: int = STATES) -> None:
         self._fingerprint: Final = compute_fingerprint(topology)
         # A broker records where a message went when it was published, and not where an exchange sends it later.
-        self._classifier: Final = Classifier(topology, states=states, at_once=True)
+        self._make_classifier: Final = partial(Classifier, topology, states=states, at_once=True)
+        self._classifier = self._make_classifier()
         self._lists: Final = QueueLists(topology.queues)
         self._window: Final = BatchCollector(self.columns, WINDOW)
         self._total = Verification(self._fingerprint)
@@ -146,7 +152,11 @@ class Verifier:
             self._spans.note_times(batch, differ, groups)
             hashes = hash_column(decode_dictionary(batch.column("routing_key")).take(pa.array(differ)))
             self._witnesses.add(batch, differ, groups, hashes)
-        if max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:
+        if len(self._classifier.outcomes) > MOST_OUTCOMES:
+            self._classifier = self._make_classifier()
+            self._settle()
+            self._forget()
+        elif max(len(self._lists), len(self._verdict_of)) > ROOM or len(self._verdicts) > DIFFERENT:
             self._settle()
             self._forget()
 

@@ -256,8 +256,13 @@ TABLES: Final[Mapping[str, tuple[Mapping[str, pa.DataType], Callable[[Report], R
 
 
 def to_tables(report: Report) -> dict[str, pa.Table]:
-    """Return all tables by name; where the report has nothing for a table, the table has no rows."""
-    return {name: make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
+    """Return all tables by name; where the report has nothing for a table, the table has no rows.
+
+    The metadata of each have the caveats of the report, as a list in JSON.
+    """
+    caveats = {"hashstar.caveats": json.dumps(report.caveats)}
+    tables = {name: make_table(columns, rows(report)) for name, (columns, rows) in TABLES.items()}
+    return {name: table.replace_schema_metadata(caveats) for name, table in tables.items()}
 
 
 def write_tables(report: Report, folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bindings.counts.coverage import find_sole_bindings
+from bindings.counts.groups import find_sole_bindings
 from bindings.counts.outcome import AlternateLink, Outcome
 from bindings.counts.uses import BindingUse
 from exchange import Binding

@@ -19,9 +19,10 @@ from bindings.archive.sums import Span
 from bindings.counts.adding import sum_by_key
 from bindings.counts.columnar.arrays import ranges
 from bindings.counts.columnar.counting import Tallier
-from bindings.counts.columnar.fact_columns import FactColumns, add_facts, list_columns
+from bindings.counts.columnar.fact_columns import FactColumns, add_facts, list_table
 from bindings.counts.columnar.sketches import bottom_k, hyperloglog
-from bindings.counts.coverage import coverage, find_sole_bindings
+from bindings.counts.coverage import coverage
+from bindings.counts.groups import find_sole_bindings
 from bindings.counts.outcome import Facts, Outcome, sort_bindings
 from bindings.counts.sketch import (
     Frequent,
@@ -99,7 +100,7 @@ def test_columns_of_outcomes_add_as_mappings_do(seed: int) -> None:
     rng = Random(seed)
     names = [Outcome(name) for name in "abcde"]
     one, other = ({name: random_facts(rng) for name in rng.sample(names, rng.randrange(6))} for _ in range(2))
-    assert dict(add_facts(one, list_columns(other))) == sum_by_key(one, other)
+    assert dict(add_facts(one, list_table(other))) == sum_by_key(one, other)
 
 
 def slow_sole_bindings(outcome: Outcome, bindings: tuple[Binding, ...]) -> list[int]:

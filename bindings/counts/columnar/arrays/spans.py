@@ -6,7 +6,7 @@ of the first and the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -98,10 +98,10 @@ class SpanColumns(NamedTuple):
         messages = int(self.messages[group])
         return Span(messages) if first == NEVER else Span(messages, first, last)
 
-    def total(self) -> Span:
-        """Return the sum of all spans."""
-        number = len(self.messages)
-        return self.merge(np.arange(number), np.zeros(number, np.int64), 1).get_group(0)
+    def total(self, rows: Sequence[int] | None = None) -> Span:
+        """Return the sum of the spans of these groups, by default of all."""
+        of = np.arange(len(self.messages)) if rows is None else np.array(rows, np.int64)
+        return self.merge(of, np.zeros(len(of), np.int64), 1).get_group(0)
 
     def merge(self, rows: Indices, groups: Indices, number: int) -> SpanColumns:
         """Return the spans of ``number`` new groups: ``groups[n]`` adds the span of ``rows[n]``."""
