@@ -138,6 +138,8 @@ class Tallier:
 
     def _count(self, batch: pa.RecordBatch) -> None:
         is_wide = batch.num_rows > WINDOW
+        if is_wide:  # exchanges are coded once, also where the window turns out to be counted in parts
+            batch = _encode_exchanges(batch)
         addresses = find_addresses(batch, WORTH_WIDE if is_wide else None)
         if addresses.address_of_row is None:
             self._window.most_rows = WINDOW
@@ -200,8 +202,12 @@ class Tallier:
         shapes = groups.spread(found.shapes)
         hashes = groups.spread(hash_column(keys) if found.hashes is None else found.hashes)
         new = self._find_new(classes, found)
-        self._distinct.add(classes[new], hashes[new])
-        self._samples.add(classes[new], hashes[new], lambda rows: keys_of(new[rows]), len(outcomes))
+        if new is None:
+            self._distinct.add(classes, hashes)
+            self._samples.add(classes, hashes, keys_of, len(outcomes))
+        else:
+            self._distinct.add(classes[new], hashes[new])
+            self._samples.add(classes[new], hashes[new], lambda rows: keys_of(new[rows]), len(outcomes))
         self._hot.add(classes, hashes, weights, keys_of, least)
         has_shapes = np.array(
             [outcome.routed is not True or bool(outcome.alternates) for outcome in outcomes], np.bool_
@@ -211,11 +217,14 @@ class Tallier:
             weights = None if weights is None else weights[at]
             self._shapes.add(classes[at], shapes[at], weights, lambda rows: keys_of(at[rows]), least)
 
-    def _find_new(self, classes: IntArray, found: AddressClasses) -> npt.NDArray[np.intp]:
-        """Return the groups whose keys may not be among the distinct ones and in the samples of their classes yet."""
+    def _find_new(self, classes: IntArray, found: AddressClasses) -> npt.NDArray[np.intp] | None:
+        """Return the groups whose keys may not be among the distinct ones and in the samples of their classes yet.
+
+        None if that is all of them.
+        """
         numbers = found.numbers
         if numbers is None:
-            return np.arange(len(classes))
+            return None
         known = self._classifier.known
         if self._sketched[0] != known.age:
             self._sketched = known.age, np.zeros(0, np.int32)
@@ -229,6 +238,14 @@ class Tallier:
 
     def _shape(self, key: str) -> str:
         return ".".join(["*" if word is None else word for word in self._classifier.shape(key)])
+
+
+def _encode_exchanges(batch: pa.RecordBatch) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("exchange")
+    column = batch.column(at)
+    if isinstance(column, pa.DictionaryArray):
+        return batch
+    return batch.set_column(at, "exchange", column.dictionary_encode())
 
 
 class _Groups(NamedTuple):
