@@ -106,7 +106,6 @@ def test_the_records_of_a_sink_are_those_that_were_committed(
 def test_what_spark_has_committed_is_read(spark: SparkSession, tmp_path: Path) -> None:
     """Over a log that was compacted, and partitions with names that are escaped twice."""
     name = "spark.sql.streaming.fileSink.log.compactInterval"
-    before = spark.conf.get(name) or ""
     spark.conf.set(name, "2")
     try:
         for number in range(4):
@@ -117,7 +116,7 @@ def test_what_spark_has_committed_is_read(spark: SparkSession, tmp_path: Path) -
         writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.partitionBy("day").trigger(availableNow=True).start(str(tmp_path / "day=1")).awaitTermination()
     finally:
-        spark.conf.set(name, before)
+        spark.conf.unset(name)
     folder = tmp_path / "day=1"
     assert {path.name for path in (folder / LOG).glob("[0-9]*")} >= {"1.compact", "2", "3.compact"}
     for path in [*folder.glob("*/*.parquet")]:

@@ -191,11 +191,11 @@ def test_the_report_is_the_same_wherever_it_is_counted(spark: SparkSession, tmp_
     environment |= {"PYSPARK_PYTHON": str(python(tmp_path / "worker")), "SPARK_LOCAL_IP": "127.0.0.1"}
     port, connect, host = free_port(), free_port(), ("--host", "127.0.0.1", "--webui-port", "0")
     master, conf = f"spark://127.0.0.1:{port}", ("--conf", "spark.executor.memory=512m")
-    deploy = "org.apache.spark.deploy"
+    deploy, there = "org.apache.spark.deploy", ("--work-dir", str(tmp_path / "work"))
     with ExitStack() as stack:
         for name, arguments in (
             ("master", (f"{deploy}.master.Master", *host, "--port", str(port))),
-            ("worker-process", (f"{deploy}.worker.Worker", *host, "--cores", "2", "--memory", "1g", master)),
+            ("worker-process", (f"{deploy}.worker.Worker", *host, "--cores", "2", "--memory", "1g", *there, master)),
         ):
             stack.enter_context(program(tmp_path / f"{name}.log", environment, "spark-class", *arguments))
         wait_for_port(port, tmp_path / "master.log")
