@@ -19,8 +19,13 @@ EXAMPLE: Final = re.compile(r"^( *)>>> .*(?:\n\1\S.*)*", re.MULTILINE)
 
 
 def reference_pages() -> dict[str, str]:
-    """Return path on the website -> Markdown, with a directive of mkdocstrings for each public name."""
-    return {f"api/{package}.md": "".join(_page_of(package)) for package in PACKAGES}
+    """Return path on the website -> Markdown, for each package."""
+    return {f"api/{package}.md": make_page(package) for package in PACKAGES}
+
+
+def make_page(package: str) -> str:
+    """Return the page of a package, with a directive of mkdocstrings for each public name."""
+    return "".join(_page_of(package))
 
 
 def describe_plainly(package: str) -> str:
@@ -55,7 +60,11 @@ class FenceExamples(griffe.Extension):  # type: ignore[misc, unused-ignore]  # w
 
 @cache
 def _load(package: str) -> griffe.Module:
-    loaded = griffe.load(package, search_paths=[str(ROOT)], extensions=griffe.load_extensions(FenceExamples))
+    above, _, name = package.rpartition(".")
+    if above:  # whose modules are not read again
+        loaded = _load(above)[name]
+    else:
+        loaded = griffe.load(package, search_paths=[str(ROOT)], extensions=griffe.load_extensions(FenceExamples))
     assert isinstance(loaded, griffe.Module)
     return loaded
 

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("griffe", reason="the group docs is not installed")
 
-from docs.site.reference import PACKAGES, describe_plainly, fence_examples, reference_pages
+from docs.site.reference import PACKAGES, describe_plainly, fence_examples, make_page
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_has_its_place_and_its_text(package: str) -> None:
     names = import_module(package).__all__
-    page = reference_pages()[f"api/{package}.md"]
+    page = make_page(package)
     directives = re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE)
     rows = dict(re.findall(r"^\| \[`(\w+)`\]\(#([\w.]+)\) \| .+ \|$", page, flags=re.MULTILINE))
     assert tuple(rows) == tuple(names)
