@@ -63,10 +63,7 @@ class TopicLog(Log):
         except RemotingError as error:
             raise to_disconnected(self.topic, error) from None
         if end < lane.end:
-            text = (
-                f"{lane.name} ends at {end:,}, and ended at {lane.end:,} before: is its broker a replica, and behind?"
-            )
-            raise to_disconnected(self.topic, text)
+            raise to_disconnected(self.topic, lane.describe_end(end))
         for stored in messages:
             if lane.next <= stored.queue_offset < lane.end:
                 message, refusal = read_stored(stored)
