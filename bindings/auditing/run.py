@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.archive.columns import TAKEN
 from bindings.archive.formats.detect import Archive, detect, drop_repeats, recognise_format, refuse_within
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
@@ -239,15 +238,10 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Pat
     if memory is not None:
         memory.save()
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
-    taken = [f"{path}: {note}" for path, note in map(_first_note, found) if note.startswith(TAKEN)]
+    taken = [f"{archive.path}: {note}" for archive in found if (note := archive.taken)]
     kept = tuple([archive for archive in found if archive.all_files])
     unused = [f"{archive.path}: {each}" for archive in found for each in archive.unused]
     return AuditInput(kept, topics, mapping, (*repeats, *taken, *unused))
-
-
-def _first_note(archive: Archive) -> tuple[str, str]:
-    """Return the note of an archive's first file: that of all files would open each."""
-    return archive.path, "".join([form.note_of(path) for path, form in archive.files[:1]])
 
 
 def count(

@@ -106,6 +106,12 @@ class Archive:
         return tuple(dict.fromkeys([form.name for _, form in self.files]))
 
     @property
+    def taken(self) -> str:
+        """Which columns of the first file are which fields; "" if it is not read by columns. All would open each."""
+        notes = [form.note_of(path) for path, form in self.files[:1]]
+        return "".join([note for note in notes if note.startswith(TAKEN)])
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for users of the counts."""
         notes = [note for path, form in self.files if (note := form.note_of(path))]

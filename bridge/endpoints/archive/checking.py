@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bindings.archive.columns import TAKEN
 from bindings.archive.formats.detect import NO_COLUMNS, Archive, detect
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.places import read_file_size
@@ -117,8 +116,7 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
     except OSError as error:
         return [Finding("error", f"{path}: cannot be read: {error.strerror}", "url")]
     counts = f"{count_noun(len(archive.files), 'file')}, {count_noun(size, 'byte')}"
-    notes = [form.note_of(file) for file, form in archive.files[:1]]
-    taken = "".join([f"; {note}" for note in notes if note.startswith(TAKEN)])
+    taken = f"; {note}" if (note := archive.taken) else ""
     findings = [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}{taken}", "url"), *_check_files(archive)]
     if NO_COLUMNS in archive.unused:
         findings.append(Finding("warning", f"{path}: {NO_COLUMNS}", "columns"))
