@@ -90,8 +90,8 @@ def list_caveats(report: Report) -> Iterator[str]:
         )
     if audited.others:
         yield (
-            f"Messages were published to more than {MAX_NAMES:,} exchanges that the topology does not name. So many, "
-            f"chosen by a hash of their names, have a row of their own; '{audited.others}' stands for all others."
+            f"Messages were published to more than {MAX_NAMES:,} exchanges that the topology does not name. The "
+            f"{MAX_NAMES:,} whose names have the smallest hashes have rows; '{audited.others}' stands for all others."
         )
     if totals.undecided:
         yield (

@@ -154,7 +154,7 @@ class Tallier:
             self._settle()
 
     def _has_many_outcomes(self, batch: pa.RecordBatch, addresses: RowAddresses) -> bool:
-        """Return whether the first rows of a wide window have so many outcomes that all of it may have too many."""
+        """Return whether the first rows of a wide window have more outcomes than a tally keeps."""
         if len(addresses.keys) <= OUTCOMES:
             return False
         first = batch.slice(0, WINDOW)
