@@ -403,6 +403,15 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/ending.py",
+        "bridge/endpoints/rabbitmq/test_ending.py",
+        (
+            "a consumer is cancelled while messages are on their way to it",
+            "not self._is_cancelled and unacknowledged >= self._channel.prefetch",
+            "not self._is_cancelled",
+        ),
+    ),
+    *mutants_of(
         "bridge/endpoints/rabbitmq/consumer/reading.py",
         "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
         (

@@ -500,12 +500,12 @@ LOSSES: Final[list[Mutant]] = [
         ),
         (
             "nobody hears that the prefetch has changed",
-            "                    self._end_consumer(channel)\n                self._news.set()\n",
-            "                    self._end_consumer(channel)\n",
+            "                self._end_consumer()\n                self._news.set()\n",
+            "                self._end_consumer()\n",
         ),
         (
             "a consumer that is to end while the prefetch changes never ends",
-            "                if self._is_ending:\n                    self._end_consumer(channel)\n",
+            "                self._end_consumer()\n",
             "",
         ),
     ),

@@ -201,9 +201,13 @@ class Judge:
         return _Events(self, events)
 
     def note_order(self, order: Callable[[Pump], None]) -> None:
-        """Take note that its owner pauses, drains or resumes it, and count reads since now."""
+        """Take note that its owner pauses, drains or resumes it, and count reads since now.
+
+        A pump that was stopped already reads what was sent before, whatever pauses it.
+        """
         self._reads.clear()
-        self.is_paused |= order is Pump.pause
+        is_stopped = self.pump is not None and self.pump._stopping.is_set()
+        self.is_paused |= order is Pump.pause and not is_stopped
         self.is_drained |= order is Pump.drain
         if order is Pump.resume:
             self.is_paused = self.is_drained = False

@@ -122,6 +122,11 @@ class Channel:
         self.number = number
         self.on_events: Callable[[list[Event]], None] = lambda _: None
         self.connection = connection
+        self.prefetch = 0
+        self.arrived = 0
+        """Delivery tag of the last delivery that has arrived."""
+        self.taken_back: set[int] = set()
+        """Delivery tags of what was on its way when the consumer was cancelled."""
 
     async def enable_confirms(self) -> None:
         await self.connection.answer()
@@ -129,14 +134,18 @@ class Channel:
 
     async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
         await self.connection.answer()
+        self.prefetch = prefetch
         self.connection.host.consume(self, arguments, prefetch)
         await self.connection.answer()
 
-    def cancel_soon(self, ended: Callable[[], None]) -> None:
-        """Cancel its consumer, and call ``ended`` behind what that was delivered."""
-        host = self.connection.host
-        host.cancel(self.number)
-        asyncio.get_running_loop().call_at(host.after(SECONDS), lambda: None if self.connection.is_over else ended())
+    def cancel_soon(self) -> None:
+        """Cancel its consumer."""
+        self.connection.host.cancel(self)
+
+    def mark(self, arrived: Callable[[], object]) -> None:
+        """Call ``arrived`` behind what its consumer was sent before."""
+        due = self.connection.host.after(SECONDS)
+        asyncio.get_running_loop().call_at(due, lambda: None if self.connection.is_over else arrived())
 
     def close(self) -> None:
         """Close it alone."""
@@ -147,9 +156,13 @@ class Channel:
         """Have events arrive, by some of which the endpoint knows that routing keys were routed."""
 
         def arrive() -> None:
-            if not self.connection.is_over:
-                self.connection.host.known |= {*routed}
-                self.on_events(events)
+            if self.connection.is_over:
+                return
+            self.connection.host.known |= {*routed}
+            there = [each for each in events if not isinstance(each, Arrived) or each.tag not in self.taken_back]
+            self.arrived = max([self.arrived, *(each.tag for each in there if isinstance(each, Arrived))])
+            if there:
+                self.on_events(there)
 
         asyncio.get_running_loop().call_at(self.connection.host.after(SECONDS), arrive)
 
@@ -180,7 +193,7 @@ class Host(Client):
         """Begin a consumer. Raises BrokerError."""
         raise NotImplementedError
 
-    def cancel(self, channel: int) -> None:
+    def cancel(self, channel: Channel) -> None:
         """Give the consumer of a channel nothing more."""
         raise NotImplementedError
 
@@ -280,8 +293,16 @@ class RabbitmqQueue(Host):
             self.broker.clients.append(self)
         self._deliver_soon()
 
-    def cancel(self, channel: int) -> None:
-        self.consumers[channel].prefetch = 0
+    def cancel(self, channel: Channel) -> None:
+        """Cancel it; what is on its way to it comes back behind what waits, as in a quorum queue."""
+        consumer = self.consumers[channel.number]
+        consumer.prefetch = 0
+        back: deque[int] = deque()
+        while consumer.given and consumer.given[-1][0] > channel.arrived:
+            tag, number = consumer.given.pop()
+            channel.taken_back.add(tag)
+            back.appendleft(number)
+        self.broker.ready += back
 
     def _deliver_soon(self) -> None:
         asyncio.get_running_loop().call_later(self.world.delay(SECONDS), self._deliver)

@@ -261,6 +261,8 @@ class Channel:
         self._is_apart = apart
         self._consumers = 0
         """Number of consumers so far; the tag of the last one."""
+        self.prefetch = 0
+        """Maximum number of unacknowledged deliveries of the last consumer."""
         channel.add_on_close_callback(lambda _, error: self._end(error))
         if apart:
             return
@@ -309,6 +311,7 @@ class Channel:
 
     async def consume(self, queue: str, *, exclusive: bool, arguments: Mapping[str, Any], prefetch: int) -> None:
         """Consume from a queue; deliveries come as events, at most ``prefetch`` of them unacknowledged."""
+        self.prefetch = prefetch
         await self.ask("basic_qos", prefetch_count=prefetch)
         self._consumers += 1
         await self.ask(
@@ -320,14 +323,18 @@ class Channel:
         """Cancel the last consumer. What it was delivered stays unacknowledged."""
         await self.ask("basic_cancel", str(self._consumers))
 
-    def cancel_soon(self, ended: Callable[[], None]) -> None:
-        """Cancel the last consumer, and call ``ended`` once all that it was delivered has arrived.
-
-        Nothing waits for the answer, which comes behind these deliveries: while the connection is paused, it is not
-        read.
-        """
+    def cancel_soon(self) -> None:
+        """Cancel the last consumer; nothing waits for an answer, and none comes."""
         with suppress(pika.exceptions.AMQPError):  # the connection is over, which is reported
-            self._channel.basic_cancel(str(self._consumers), callback=lambda _: ended())
+            self._channel.basic_cancel(str(self._consumers))
+
+    def mark(self, arrived: Callable[[], object]) -> None:
+        """Ask something that changes nothing for the present consumer, and call ``arrived`` with the answer.
+
+        It comes behind all that was sent before; while the connection is paused, it is not read.
+        """
+        with suppress(pika.exceptions.AMQPError):  # as above
+            self._channel.basic_qos(prefetch_count=self.prefetch, callback=lambda _: arrived())
 
     def close(self) -> None:
         """Close the channel alone; nothing waits for the answer."""

@@ -122,6 +122,15 @@ class Wire(AsyncioConnection):  # type: ignore[misc]
             raise Disconnected(f"the broker sent a frame for channel {value.channel_number}, which is not open")
         super()._deliver_frame_to_channel(value)
 
+    def close(self, *arguments: Any, **named: Any) -> None:
+        """Close the connection with its channels, and cancel no consumer before, which pika would do.
+
+        What is on its way to a cancelled consumer loses its order: `bridge.endpoints.rabbitmq.consumer.ending`.
+        """
+        for channel in self._channels.values():
+            channel._consumers.clear()
+        super().close(*arguments, **named)
+
     def stop_reading(self) -> None:
         """Stop reading from the socket. TCP's user timeout finds a broker that is gone meanwhile."""
         sock = self._transport._sock

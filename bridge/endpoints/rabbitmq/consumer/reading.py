@@ -25,6 +25,7 @@ from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, fin
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
+from bridge.endpoints.rabbitmq.consumer.ending import Ending
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
@@ -85,7 +86,7 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._is_stopped = False  # whether the consumer was cancelled for good, and all that it was sent has arrived
+        self._ending: Ending | None = None  # of the consumer, if no more messages are to be taken
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._was_stream = False
@@ -94,7 +95,6 @@ class RabbitmqSource(Source):
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._pacing: Pacing | None = None  # decides how many messages are given; None: as many as there are
         self._changing: asyncio.Task[None] | None = None  # changes the prefetch
-        self._is_ending = False  # whether the consumer is, or will be, cancelled for good
         self._last = 0  # delivery tag of the last delivery that has arrived
         self._given = 0  # delivery tag of the last delivery that was read
         self._settled = 0  # delivery tag of the last settled delivery
@@ -168,7 +168,7 @@ class RabbitmqSource(Source):
         self._epoch += 1
         self._forget()
         self._news.clear()
-        self._trouble, self._is_ending, self._is_stopped = None, False, False
+        self._trouble = self._ending = None
         self._last = self._given = self._settled = self._acked = 0
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
@@ -241,12 +241,12 @@ class RabbitmqSource(Source):
         """Return how many messages may be read, 1 to ``limit``, as soon as that is so. Raises as `read`."""
         while True:
             self._check_connected()
-            is_steady = self._changing is None and not self._is_ending
+            is_steady = self._changing is None and self._ending is None
             if is_steady and pacing.may_start(self._arrived, self._given, self._settled):
                 self._change(pacing)
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
-            if self._is_stopped and not self._arrived:
+            if self._is_read_out:
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -277,8 +277,7 @@ class RabbitmqSource(Source):
         finally:
             if connection is self._connection:  # else the source was closed, and may be open again
                 self._changing = None
-                if self._is_ending:
-                    self._end_consumer(channel)
+                self._end_consumer()
                 self._news.set()
 
     async def _skip_settled(self, last: int) -> None:
@@ -307,6 +306,8 @@ class RabbitmqSource(Source):
         self._arrived_bytes += sum([len(event.body) for event in arrived]) + FIXED_BYTES * len(arrived)
         if self._arrived_bytes > self._buffer_bytes and self._connection is not None:
             self._connection.pause()
+        if self._ending is not None and self._changing is None:
+            self._ending.cancel_if_full(self._last - self._acked)
         self._news.set()
 
     def _lost(self, error: Disconnected) -> None:
@@ -317,7 +318,7 @@ class RabbitmqSource(Source):
         """Wait until there is a delivery that was not read. Raises Disconnected."""
         self._check_connected()
         while not self._arrived:
-            if self._is_stopped:
+            if self._is_read_out:
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -326,21 +327,20 @@ class RabbitmqSource(Source):
     async def stop_taking(self) -> bool:
         if self._channel is None or self._is_stream:  # a stream takes nothing back
             return False
-        self._is_ending = True
-        if self._changing is None:
-            self._end_consumer(self._channel)
+        self._ending = self._ending or Ending(self._channel, self._news)
+        self._end_consumer()
         return True
 
-    def _end_consumer(self, channel: Channel) -> None:
-        """Cancel the consumer for good, if there is one."""
-        if self._pacing is not None and self._pacing.is_stopped:
-            self._note_stop()
-        else:
-            channel.cancel_soon(self._note_stop)
+    def _end_consumer(self) -> None:
+        """Have the consumer end, if no more is to be taken and it does not change just now."""
+        if self._ending is not None and self._changing is None:
+            has_consumer = self._pacing is None or not self._pacing.is_stopped
+            self._ending.begin(self._last - self._acked, has_consumer=has_consumer)
 
-    def _note_stop(self) -> None:
-        self._is_stopped = True
-        self._news.set()
+    @property
+    def _is_read_out(self) -> bool:
+        """Whether nothing is left to read, and no more is to be expected."""
+        return self._ending is not None and self._ending.is_over and not self._arrived
 
     def _check_connected(self) -> None:
         """Raise Disconnected if the connection is gone."""
@@ -373,7 +373,7 @@ class RabbitmqSource(Source):
     def settle(self, delivery: Delivery) -> None:
         if delivery.lane != self._epoch:
             return
-        if self._settled == self._acked:  # no ack is due yet: one per turn of the loop, for all that is settled in it
+        if self._settled == self._acked or self._ending is not None:  # no ack is due yet: one per turn of the loop
             asyncio.get_running_loop().call_soon(self._ack)
         self._settled = delivery.position
         if self._pacing is not None:
@@ -391,7 +391,10 @@ class RabbitmqSource(Source):
     def _ack(self) -> None:
         """Acknowledge what is settled: at once, or when the consumer is cancelled, so that it gets no more before."""
         pacing = self._pacing
-        if pacing is None or self._is_ending or not pacing.may_grow(self._settled, self._last - self._acked):
+        if self._ending is not None:
+            if self._ending.may_acknowledge(self._settled - self._acked):
+                self._acknowledge()
+        elif pacing is None or not pacing.may_grow(self._settled, self._last - self._acked):
             self._acknowledge()
         elif self._changing is None:
             self._change(pacing)

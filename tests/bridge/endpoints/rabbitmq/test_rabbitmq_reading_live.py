@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from contextlib import suppress
 from typing import Any
@@ -275,6 +276,30 @@ async def test_messages_stay_in_order_while_the_prefetch_grows(broker: Broker) -
         await source.close()
     assert set(found) == set(range(400))
     assert source.most_deliveries == 0
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@on_a_loop
+async def test_what_a_queue_is_just_sending_when_its_source_stops_keeps_its_order(broker: Broker, kind: str) -> None:
+    queue = broker.queue(x_queue_type=kind)
+    broker.put(queue, *[b"%d" % n for n in range(3_000)])
+    source, found = broker.source(queue, prefetch=100), list[int]()
+    stops = 0
+    while len(found) < 3_000:
+        await source.open()
+        with suppress(EndOfStream):
+            for turn in itertools.count():
+                deliveries = await asyncio.wait_for(source.read(40), find_limit())
+                found += [int(each.message.body) for each in deliveries]
+                source.settle(deliveries[-1])
+                if turn == 3:
+                    assert await source.stop_taking()
+                    stops += 1
+                elif len(found) == 3_000:
+                    break
+        await source.close()
+    assert found == list(range(3_000))
+    assert stops > 1
 
 
 @pytest.mark.parametrize("limit", [3, 20])
