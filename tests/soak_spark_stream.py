@@ -43,6 +43,7 @@ SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false", "spark.python.authenticate.socketTimeout": "10min",
     "spark.task.maxFailures": "100", "spark.deploy.maxExecutorRetries": "-1",
+    "spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false",  # of the last count
 }  # fmt: skip
 
 DRIVER: Final = """

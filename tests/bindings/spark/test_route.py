@@ -119,7 +119,7 @@ spark.stop()
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(("kind", "address"), [("connect", "local[2]"), ("cluster", "local-cluster[2,1,512]")])
+@pytest.mark.parametrize(("kind", "address"), [("connect", "local[2]"), ("cluster", "local-cluster[1,1,512]")])
 def test_workers_get_the_product(spark: SparkSession, tmp_path: Path, kind: str, address: str) -> None:
     """The session is the user's; the Python of the workers has the packages of this one, but not the product."""
     worker = tmp_path / "worker"
