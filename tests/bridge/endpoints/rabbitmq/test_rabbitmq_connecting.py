@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Callable, Coroutine
@@ -19,7 +20,7 @@ from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
-from tests.support.waiting import find_limit
+from tests.support.waiting import find_limit, until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
@@ -165,21 +166,30 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     served: list[asyncio.Task[Any] | None] = []
-    all_served = asyncio.Event()
+    wires: list[module.Wire] = []
+
+    class Kept(module.Wire):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            wires.append(self)
+
+    async def look_up_at_once(host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+
+    monkeypatch.setattr(module, "Wire", Kept)
+    monkeypatch.setattr(module, "look_up", look_up_at_once)  # on a busy machine, a thread may take longer than 0.2 s
 
     async def wait_for_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         served.append(asyncio.current_task())
-        if len(served) == 14:
-            all_served.set()
         with suppress(OSError):
             await reader.read()
             writer.close()
             await writer.wait_closed()
 
     server = await asyncio.start_server(wait_for_the_end, "127.0.0.1", 0)
-    address = parse_broker(f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    port = server.sockets[0].getsockname()[1]
     for turns in range(1, 15):
-        opening = asyncio.ensure_future(Connection.open([address], lambda _: None))
+        opening = asyncio.ensure_future(Connection.open([parse_broker(f"amqp://127.0.0.1:{port}")], lambda _: None))
         for _ in range(turns):
             await asyncio.sleep(0)
         opening.cancel()
@@ -187,9 +197,15 @@ async def test_opening_that_is_cancelled_once_and_again_leaves_no_socket_open(mo
         opening.cancel()  # while it cleans up
         with pytest.raises(asyncio.CancelledError):
             await opening
+    assert len(wires) == 14
+    await until(lambda: all(wire.is_closed for wire in wires))
     async with asyncio.timeout(find_limit()):
-        await all_served.wait()
+        # Accepted behind all others, of which the first may have been given up before they were made.
+        last, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await last.read()
         await asyncio.gather(*[task for task in served if task is not None])
+    assert len(served) > 1
     server.close()
     await server.wait_closed()
     assert not problems
