@@ -30,6 +30,7 @@ from exchange.errors import InputError
 from exchange.partition.slots import place_slots
 from exchange.values.message import Message
 from tests.support.bridge.groups.scenario import Findings, Members, find, start_module
+from tests.support.program import Done, run_program
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, until
 
@@ -38,7 +39,6 @@ pytestmark = pytest.mark.live
 ROOT = Path(__file__).parents[4]
 MESSAGES = int(os.environ.get("HASHSTAR_GROUP_MESSAGES", "4000"))
 RATE = float(os.environ.get("HASHSTAR_GROUP_RATE", "1500"))
-SECONDS = 60.0
 NAMES = count()
 
 
@@ -53,10 +53,9 @@ def choose_servers(servers: list[Server], queue_type: str) -> list[Server]:
     return servers if MESSAGES > 100_000 else servers[-1:] if queue_type == "quorum" else servers[:1]
 
 
-def run_command(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(server: Server, *arguments: str) -> Done:
     """Run ``hashstar group``."""
-    command = [sys.executable, "-m", "bridge.cli", "group", *arguments, "--url", server.url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT)
+    return run_program("group", *arguments, "--url", server.url)
 
 
 class Received:
@@ -238,7 +237,7 @@ def test_a_function_of_the_application_that_raises_ends_the_member(rabbitmq: Ser
         with pytest.raises(OSError, match="no state of 0"):
             await ConsumerGroup(rabbitmq.url, name, print, on_assigned=fail).run()
 
-    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    asyncio.run(asyncio.wait_for(run(), find_limit()))
 
 
 def test_messages_that_look_like_gates_are_dropped_and_stop_nothing(rabbitmq: Server, name: str) -> None:
@@ -292,7 +291,7 @@ def test_a_resize_that_was_interrupted_is_completed_by_the_next_one(rabbitmq: Se
         await task
         return received
 
-    received = asyncio.run(asyncio.wait_for(run(), 2 * SECONDS))
+    received = asyncio.run(asyncio.wait_for(run(), find_limit()))
     assert received.out_of_order == 0
 
 
@@ -399,7 +398,7 @@ def test_the_example_bills_each_order_once_in_order(rabbitmq: Server, name: str,
     try:
         published = subprocess.run(
             [sys.executable, example / "publish.py", *options, "--count", "400"],
-            capture_output=True, text=True, timeout=SECONDS, check=True, cwd=ROOT,
+            capture_output=True, text=True, timeout=find_limit(), check=True, cwd=ROOT,
         )  # fmt: skip
         assert published.stdout == "published 400 orders\n"
         billed: list[str] = []
@@ -409,7 +408,7 @@ def test_the_example_bills_each_order_once_in_order(rabbitmq: Server, name: str,
             billed = re.findall(r"^billed order .*", "".join(output.read_text() for output in outputs), re.MULTILINE)
         for member in members:
             member.send_signal(signal.SIGTERM)
-        assert [member.wait(SECONDS) for member in members] == [0, 0]
+        assert [member.wait(find_limit()) for member in members] == [0, 0]
     finally:
         for member in members:
             member.kill()
@@ -421,12 +420,15 @@ def test_the_example_bills_each_order_once_in_order(rabbitmq: Server, name: str,
     assert len(set(billed)) == 400
 
 
-@pytest.mark.parametrize("queue_type", ["quorum", "classic"])
+@pytest.mark.parametrize("queue_type", ["quorum", "classic"] if MESSAGES > 100_000 else ["quorum"])
 @pytest.mark.timeout(3600 if MESSAGES > 100_000 else 600)
 def test_kills_and_pauses_lose_nothing_and_keep_the_order(
     rabbitmq_servers: list[Server], name: str, queue_type: str, tmp_path: Path
 ) -> None:
-    """Three members become ten, then two; some are killed, some are stopped for ten seconds."""
+    """Three members become ten, then two; some are killed, some are stopped for ten seconds.
+
+    The small scenario has queues of the default type alone.
+    """
     whole = MESSAGES > 100_000
     for at, server in enumerate(choose_servers(rabbitmq_servers, queue_type)):
         folder = tmp_path / str(at)
@@ -452,7 +454,7 @@ def run_scenario(server: Server, name: str, queue_type: str, folder: Path, *, wh
     more, pause = (7, 10.0) if whole else (2, 3.5)
 
     def wait_for(share: float) -> None:
-        ends = time.monotonic() + (3000 if whole else SECONDS)
+        ends = time.monotonic() + (3000 if whole else find_limit())
         while members.handled() < share * keys * each:
             assert time.monotonic() < ends, f"{members.handled()} of {keys * each} messages are handled"
             time.sleep(0.05)

@@ -267,7 +267,7 @@ def test_letters_of_a_bridge_from_rabbitmq_go_to_their_queue_or_exchange(
 
 def test_runs_that_are_killed_lose_nothing_and_double_at_most_the_window(topics: Topics, tmp_path: Path) -> None:
     origin, dead = topics.make(partitions=2), topics.make(partitions=3)
-    count, kills = 6_000, 4
+    count, kills = 3_000, 2
     write(topics, dead, [(at % 3, b"k%d" % (at % 30), b"%d" % at, spring(origin, at % 2)) for at in range(count)])
     arguments = ["dead", url_of(topics, dead), "--replay", "topic", "--ledger", str(tmp_path / "ledger"), "--yes"]
     command = [sys.executable, "-m", "bridge.cli", *arguments]
@@ -280,7 +280,7 @@ def test_runs_that_are_killed_lose_nothing_and_double_at_most_the_window(topics:
         )
 
     for kill in range(kills):
-        process = subprocess.Popen([*command, "--rate", "1500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*command, "--rate", "750"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         enough = (kill + 1) * count // (kills + 2)
         wait_until(lambda: written() > enough or process.poll() is not None)  # noqa: B023
         assert process.poll() is None

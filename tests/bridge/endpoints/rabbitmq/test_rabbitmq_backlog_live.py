@@ -170,13 +170,13 @@ async def test_nothing_waits_as_soon_as_all_is_read(broker: Broker, monkeypatch:
     monkeypatch.setattr("bridge.endpoints.rabbitmq.consumer.backlog.COUNT_EVERY", 60.0)
     for kind in ("classic", "stream"):
         queue = broker.queue(**{"x-queue-type": kind})
-        broker.put(queue, *[b"x"] * 2_000)
-        source = broker.source(queue, prefetch=100)
+        broker.put(queue, *[b"x"] * 400)
+        source = broker.source(queue, prefetch=20)
         await source.open()
         await until_known(source)
-        left = 2_000
+        left = 400
         while left:
-            deliveries = await source.read(100)
+            deliveries = await source.read(20)
             source.settle(deliveries[-1])
             left -= len(deliveries)
             assert source.lag is not None
