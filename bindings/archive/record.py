@@ -7,7 +7,7 @@ time               timestamp in µs, UTC        when it was published or, if unk
 vhost              string                      null: unknown
 exchange           string                      ``""`` is the default exchange
 routing_key        string
-cc, bcc            list<string>                the routing keys in the headers CC and BCC
+cc, bcc            list<string>                those in the headers CC and BCC: see `bindings.archive.routing_keys`
 headers            map<string, (type, value)>  all headers, CC and BCC too: see `bindings.archive.fields`
 properties         map<string, (type, value)>  the other basic properties, under their AMQP names
 body               binary                      null: the archive has none, or only its beginning; with a size of 0 it
@@ -35,6 +35,7 @@ from bindings.archive.fields import TABLE, TableBuilder, decode_tables, find_wro
 from bindings.archive.names import to_text_array, unescape
 from bindings.archive.properties import find_wrong_properties
 from bindings.archive.reading import BATCH_BYTES, BATCH_ROWS, Bad
+from bindings.archive.routing_keys import give_keys
 from exchange.amqp.content import check_properties
 from exchange.errors import BrokerError, InputError
 from exchange.values.message import Message
@@ -324,8 +325,10 @@ def to_records(batch: pa.RecordBatch) -> list[Record]:
     columns = {name: batch.column(name) for name in SCHEMA.names}
     times = columns["time"].cast(pa.int64()).to_pylist()
     texts = {name: columns[name].to_pylist() for name in ("vhost", "exchange", "routing_key", "source")}
+    tables = decode_tables(columns["headers"])
+    give_keys(tables, batch)
     rows = zip(
-        times, *texts.values(), decode_tables(columns["headers"]), decode_tables(columns["properties"]),
+        times, *texts.values(), tables, decode_tables(columns["properties"]),
         columns["body"].to_pylist(), columns["body_size"].to_pylist(), columns["routed_queues"].to_pylist(),
         columns["offset"].to_pylist(), strict=True,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.formats.parquet import MAGIC, UNREADABLE, Parquet, read_footer
+from bindings.archive.kafka.rows import ESCAPED
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.nesting import parse_json
 from bindings.archive.places import AnyPath, Place, open_file, to_path, to_place
@@ -32,6 +33,7 @@ from bindings.archive.reading import (
     take_sample,
 )
 from bindings.archive.record import Rows
+from bindings.archive.routing_keys import rename
 from exchange.errors import HashstarError, InputError, name_os_errors
 from exchange.values.message import Message
 
@@ -121,7 +123,7 @@ class Connect(Format):
             if text is None:
                 raise InputError(f"a record without {place}, which is to be its {what}")
             texts.append(text)
-        return Message(texts[0], texts[1], headers, {}, value or b"")
+        return Message(texts[0], texts[1], rename(headers, ESCAPED), {}, value or b"")
 
 
 def _read_values(path: AnyPath) -> Iterator[bytes | Bad | None]:

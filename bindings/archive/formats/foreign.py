@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,43 +30,30 @@ from bindings.archive.columns import (
 from bindings.archive.fields import TABLE, TableBuilder
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import TEXTS_ONLY, Bad
-from bindings.archive.record import SCHEMA, UNHELD, ListBuilder, make_empty_column, sift_rows
+from bindings.archive.record import SCHEMA, UNHELD, make_empty_column, sift_rows
+from bindings.archive.routing_keys import HEADERS, fill_keys, find_keys
 from bindings.archive.times import parse_time
-from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.errors import HashstarError, InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.text.display import escape_line
 from exchange.values.field_json import decode_message
 from exchange.values.field_values import TYPES
-from exchange.values.message import Message
 
 FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 """Column of a record -> its field in a mapping; all others have one name."""
 
-LISTS: Final = ("cc", "bcc", "routed_queues")
-"""Columns that are taken only if they have these names."""
-
-COPIED: Final = pa.array(["CC", "BCC"])
-"""Headers that hold further routing keys."""
+LISTS: Final = (*HEADERS, "routed_queues")
+"""Columns that are taken only if they have these names, and lists of texts."""
 
 
 class WrongColumn(pa.ArrowInvalid):  # type: ignore[misc]
     """A column has another type than its field needs."""
 
 
-class HeaderColumns(NamedTuple):
-    """Headers or properties of rows."""
-
-    array: pa.MapArray
-    copies: Mapping[str, pa.ListArray]
-    """``cc`` and ``bcc``: the routing keys in these headers."""
-    wrong: Mapping[int, str]
-    """Row -> why it has no table."""
-
-
 def select_columns(names: Sequence[str], places: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
     """Return the names of the columns to read for these columns of records."""
     fields = {FIELD_OF.get(name, name) for name in wanted} | {"exchange", "routing_key"}
-    if {"cc", "bcc"} & fields:
+    if HEADERS.keys() & fields:
         fields.add("headers")
     if "size" in fields and "size" not in places:
         fields.add("body")
@@ -115,17 +102,22 @@ def read_foreign(
     built["source"] = pa.array([escape(path)] * batch.num_rows, pa.string())
     built["offset"] = numbers
     for name in ("headers", "properties"):
-        if name in places and (name in wanted or (name == "headers" and {"cc", "bcc"} & {*wanted})):
-            tables = _convert(batch, places[name], name, _tables)
-            built[name] = tables.array
-            built |= tables.copies
-            wrong |= tables.wrong
+        if name in places and (name in wanted or (name == "headers" and HEADERS.keys() & {*wanted})):
+            built[name] = _convert(batch, places[name], name, partial(_tables, wrong=wrong))
+            if name == "headers":
+                keys = find_keys(built[name])
+                built |= keys.columns
+                wrong |= keys.wrong
     for name in wanted:
         field = FIELD_OF.get(name, name)
         if name in LISTS and name in batch.schema.names and _is_texts(batch.schema.field(name).type):
             column = batch.column(name)
             column.validate(full=True)
-            built[name] = column.cast(SCHEMA.field(name).type)
+            column = column.cast(SCHEMA.field(name).type)
+            if name in HEADERS:
+                others = built[name] if name in built else make_empty_column(name, batch.num_rows)
+                column = fill_keys(column, others)
+            built[name] = column
         elif name not in built and field in places:
             built[name] = _convert(batch, places[field], field, partial(CONVERSIONS[name], wrong=wrong))
     if "body_size" in wanted and "size" not in places and "body" in places:
@@ -330,37 +322,27 @@ CONVERSIONS: Final[Mapping[str, Callable[..., pa.Array]]] = {
 }
 
 
-def _tables(array: pa.Array, name: str) -> HeaderColumns:
+def _tables(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.MapArray:
     if (own := _find_own_tables(array)) is not None:
-        return HeaderColumns(own, {}, {})
+        return own
     if pa.types.is_map(array.type):
         keys, values = _decode(array.keys), _decode(array.items)
         if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
             kinds = pa.array(["longstr"] * len(values), pa.string())
             fields = pa.StructArray.from_arrays([kinds, values], fields=list(TABLE.item_type))
             keys = decode_bytes_array(keys.cast(pa.binary()))
-            offsets = array.offsets
-            table = pa.MapArray.from_arrays(offsets, keys, fields, TABLE)
-            # A null value is no text, CC and BCC must be lists, and a name has at most 255 bytes: by row.
-            if array.null_count or values.null_count or pc.any(pc.is_in(keys, COPIED)).as_py() or _is_long(keys):
-                return _each(array, name)
-            return HeaderColumns(table, {}, {})
-        return _each(array, name)
+            # A null value is no text, and a name has at most 255 bytes: by row.
+            if not (array.null_count or values.null_count or _is_long(keys)):
+                return pa.MapArray.from_arrays(array.offsets, keys, fields, TABLE)
     if is_text(array.type):
         coded = array.dictionary_encode()
-        each = _each(coded.dictionary, name)
+        reasons: dict[int, str] = {}
+        tables = _each(coded.dictionary, name, reasons)
         rows = pc.fill_null(coded.indices, len(coded.dictionary))
-        empty = make_empty_column("headers", 1)
-        copies = {
-            key: pa.concat_arrays([lists, make_empty_column(key, 1)]).take(rows) for key, lists in each.copies.items()
-        }
-        wrong = (
-            {row: each.wrong[code] for row, code in enumerate(rows.to_pylist()) if code in each.wrong}
-            if each.wrong
-            else {}
-        )
-        return HeaderColumns(pa.concat_arrays([each.array, empty]).take(rows), copies, wrong)
-    return _each(array, name)
+        if reasons:
+            wrong |= {row: reasons[code] for row, code in enumerate(rows.to_pylist()) if code in reasons}
+        return pa.concat_arrays([tables, make_empty_column("headers", 1)]).take(rows)
+    return _each(array, name, wrong)
 
 
 def _find_own_tables(array: pa.Array) -> pa.Array | None:
@@ -387,10 +369,10 @@ def _is_long(names: pa.StringArray) -> bool:
     return (pc.max(pc.binary_length(names)).as_py() or 0) > SHORTSTR_BYTES
 
 
-def _each(array: pa.Array, name: str) -> HeaderColumns:
+def _each(array: pa.Array, name: str, wrong: dict[int, str]) -> pa.MapArray:
     """Convert row by row."""
     drop_nulls = pa.types.is_struct(array.type)  # a struct has all its fields in each row
-    builder, copies, wrong = TableBuilder(), {"cc": ListBuilder(), "bcc": ListBuilder()}, {}
+    builder = TableBuilder()
     for row, value in enumerate(array.to_pylist()):
         try:
             table = to_table(value, name)
@@ -402,15 +384,8 @@ def _each(array: pa.Array, name: str) -> HeaderColumns:
                 isinstance(key, str) and len(key.encode("utf-8", "surrogateescape")) > SHORTSTR_BYTES for key in table
             ):
                 raise InputError(f"{name}: a field's name has more than {SHORTSTR_BYTES} bytes")
-            lists = [Message("", "", table).keys_in(key) for key in ("CC", "BCC")] if name == "headers" else [(), ()]
             builder.add(table)
-        except BrokerError as error:
-            lists, wrong[row] = [(), ()], error.text
-            builder.add(None)
         except (HashstarError, *UNHELD) as error:
-            lists, wrong[row] = [(), ()], str(error)
+            wrong[row] = str(error)
             builder.add(None)
-        for lister, keys in zip(copies.values(), lists, strict=True):
-            lister.add(keys)
-    taken = {key: lister.array() for key, lister in copies.items()} if name == "headers" else {}
-    return HeaderColumns(builder.array(), taken, wrong)
+    return builder.array()

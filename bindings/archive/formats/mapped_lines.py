@@ -25,10 +25,12 @@ from bindings.archive.columns import (
     to_table,
 )  # fmt: skip
 from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
+from bindings.archive.kafka.rows import ESCAPED
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_place
 from bindings.archive.reading import Bias, Item, Skipped, Split
 from bindings.archive.record import Rows
+from bindings.archive.routing_keys import rename
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 
@@ -121,7 +123,7 @@ class KafkaLines(JsonLines):
         if type(value) is not dict:
             raise InputError("not an object")
         headers = to_table(value.get("headers"), "headers")
-        row: dict[str, Any] = {"headers": headers}
+        row: dict[str, Any] = {"headers": rename(headers, ESCAPED)}
         for field, where in (("exchange", self.mapping.exchange), ("routing_key", self.mapping.routing_key)):
             text = headers.get(where[7:]) if where.startswith("header:") else find_value(value, where)
             if text is None and field == "routing_key" and self.mapping.allows_no_key:

@@ -18,11 +18,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindings.archive.effort import Effort
 from bindings.archive.kafka.batches import ByteRanges, Places, RecordColumns
 from bindings.archive.kafka.header import CODEC, FIELDS, LEAST_LENGTHS, LOG_APPEND_TIME, MESSAGE, OLD, Header
 from bindings.archive.kafka.packing import LZ4, mend_lz4, unpack
-from bindings.archive.mapped import Bytes
+from bindings.archive.mapped import Bytes, Effort
 from bindings.archive.reading import BATCH_ROWS
 from exchange.errors import InputError
 

@@ -15,6 +15,7 @@ from bindings.archive.mapping import FieldMapping
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import Bad, Item
 from bindings.archive.record import EARLIEST_TIME, LATEST_TIME, SCHEMA, TOMBSTONE, make_empty_column
+from bindings.archive.routing_keys import NAMES
 
 PREFIX: Final = "x-kafka-"
 ESCAPED: Final = "x-kafka-header-"
@@ -106,8 +107,8 @@ class _Rows:
         if not len(records.header_keys.lengths) and not marks:
             return make_empty_column("headers", self._count)
         names = decode_bytes_array(records.header_keys.extract(records.data))
-        ours = pc.starts_with(names, PREFIX)
-        if pc.any(ours).as_py():  # a producer's own header with this prefix must not be mistaken for a mark
+        ours = pc.or_(pc.starts_with(names, PREFIX), pc.is_in(names, NAMES))
+        if pc.any(ours).as_py():  # a producer's own header must not be mistaken for a mark, or for CC
             names = pc.if_else(ours, pc.binary_join_element_wise(ESCAPED, names, ""), names)
         values = decode_bytes_array(records.header_values.extract(records.data))
         kinds = pc.if_else(values.is_valid(), "longstr", "void")

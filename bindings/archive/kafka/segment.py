@@ -27,7 +27,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
-from bindings.archive.effort import Effort
 from bindings.archive.kafka.batches import RecordColumns, read_records
 from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.messages import Run, read_message
@@ -44,7 +43,7 @@ from bindings.archive.kafka.walk import (
     read_index,
     split_stretches,
 )
-from bindings.archive.mapped import Mapped, is_copied
+from bindings.archive.mapped import Effort, Mapped, is_copied
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place
 from bindings.archive.reading import (

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from bindings.archive.effort import Effort
 from bindings.archive.kafka.batches import read_records
 from bindings.archive.kafka.header import Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.walk import SEGMENT, is_plausible_at
-from bindings.archive.mapped import Bytes, Mapped
+from bindings.archive.mapped import Bytes, Effort, Mapped
 from bindings.archive.places import Place, to_path, to_place
 from exchange.errors import InputError
 

@@ -17,10 +17,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from bindings.archive.effort import Effort
 from bindings.archive.kafka.header import LEAST_BYTES, Header, find_sound_header, has_header, is_whole, read_header
 from bindings.archive.kafka.messages import Run, take_plain_messages
-from bindings.archive.mapped import Bytes, is_zero
+from bindings.archive.mapped import Bytes, Effort, is_zero
 from bindings.archive.places import Place, open_file, to_path
 from bindings.archive.reading import Bad, Split, take_sample
 

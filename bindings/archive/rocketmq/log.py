@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Final, NamedTuple
 
-from bindings.archive.effort import Effort
-from bindings.archive.mapped import Bytes, Mapped, is_copied, is_zero
+from bindings.archive.mapped import Bytes, Effort, Mapped, is_copied, is_zero
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.reading import (
@@ -38,6 +37,7 @@ from bindings.archive.reading import (
     take_sample,
 )
 from bindings.archive.record import Rows
+from bindings.archive.routing_keys import rename
 from exchange.errors import HashstarError, InputError
 from exchange.partition.clients.rocketmq.priority import PRIORITY, parse_priority
 from exchange.rocketmq.stored_record import (
@@ -62,6 +62,8 @@ BLANK: Final = 0xCBD43194
 BLANK_BYTES: Final = 8
 """Minimum number of bytes behind the last record of a file (`CommitLog.END_FILE_MIN_BLANK_LENGTH`)."""
 
+ESCAPED: Final = "x-rocketmq-property-"
+"""The same as in `bridge.interop`."""
 TRANSACTION: Final = 0xC
 COMMITTED: Final = (0x0, 0x8)
 
@@ -207,7 +209,8 @@ class RocketmqLog(Format):
         if priority is not None and priority <= GREATEST_PRIORITY:
             known["priority"] = priority
             del headers[PRIORITY]
-        rows.add(Message(texts[0], texts[1], headers, known, body), born * 1000 if born > 0 else None, offset=place)
+        message = Message(texts[0], texts[1], rename(headers, ESCAPED), known, body)
+        rows.add(message, born * 1000 if born > 0 else None, offset=place)
 
 
 def _find_field(wanted: str, topic: str, properties: dict[str, str]) -> str | None:

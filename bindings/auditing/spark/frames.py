@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from bindings.archive.inspection import Account
 from bindings.archive.names import escape
 from bindings.archive.reading import Bad, Item
 from bindings.archive.record import SCHEMA, make_empty_column
+from bindings.archive.routing_keys import HEADERS, fill_keys, read_keys
 from bindings.archive.sums import Span
 from bindings.auditing.local.run import Pass, finish
 from bindings.auditing.local.selection import EVERYTHING, OTHER_VHOST, OUTSIDE, UNTIMED, Selection
@@ -41,6 +43,7 @@ from exchange.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
 Read: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], Iterable[Item]]
 """Turns a batch of rows into items: records with these columns, bad and skipped records. Must be picklable."""
@@ -74,6 +77,12 @@ def find_spark_type(kind: pa.DataType) -> str:
 
 TYPES: Final = {field.name: find_spark_type(field.type) for field in SCHEMA}
 """Column of a record -> Spark's name for its type."""
+
+IN_HEADERS: Final = {name: f"{name} in headers" for name in HEADERS}
+"""Column of a record -> column of Spark's rows that has its header where a row has no keys in that column."""
+
+KEYS: Final = ("exchange", "routing_key", *HEADERS, *IN_HEADERS.values())
+"""Columns of Spark's rows by which equal messages are counted first."""
 
 
 def run_on(
@@ -111,9 +120,12 @@ def _run_counts(rows: DataFrame, count: CountBatch, studies: Sequence[Study[Any]
 
 
 def _select_columns(records: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the needed columns, cast to the types of a record."""
+    """Return the needed columns, cast to the types of a record.
+
+    Where ``cc`` or ``bcc`` has no keys in a row, a column of `IN_HEADERS` has the header that may have them: type and
+    value, not the list, which is JSON that Spark would read otherwise.
+    """
     from pyspark.sql import functions
-    from pyspark.sql.types import MapType, StringType
 
     fields = {field.name: field for field in records.schema.fields}
     for name in ("exchange", "routing_key"):
@@ -121,20 +133,35 @@ def _select_columns(records: DataFrame, columns: Sequence[str]) -> DataFrame:
             raise InputError(f"these records have no column {name}; their columns are {', '.join(fields) or 'none'}")
     chosen: list[Column] = []
     for name in dict.fromkeys(("exchange", "routing_key", *columns)):
-        if name not in fields:
+        in_headers = "headers" in fields and IN_HEADERS.get(name)
+        if in_headers:
+            header = functions.try_element_at(_cast(fields["headers"]), functions.lit(HEADERS[name]))
+            keys = _cast(fields[name]) if name in fields else functions.lit(None)
+            has_keys = functions.coalesce(functions.size(keys.cast(TYPES[name])) > 0, functions.lit(False))
+            chosen.append(functions.when(~has_keys, header).alias(in_headers))
+        if name not in fields and not in_headers:
             continue
-        given, wanted = fields[name].dataType, TYPES[name]
-        column = functions.col(f"`{name}`")
-        if given.simpleString() != wanted:
-            if isinstance(given, MapType) and isinstance(given.valueType, StringType) and wanted.startswith("map"):
-                column = functions.transform_values(column, _longstr)
-            elif not _can_cast(given.simpleString(), wanted):
-                raise InputError(f"column {name} is of type {given.simpleString()}; a record has {wanted}")
-            column = column.cast(wanted)
+        column = _cast(fields[name]) if name in fields else functions.lit(None).cast(TYPES[name])
         if not SCHEMA.field(name).nullable and name not in ("exchange", "routing_key"):
-            column = functions.coalesce(column, _empty_value(wanted))
+            column = functions.coalesce(column, _empty_value(TYPES[name]))
         chosen.append(column.alias(name))
     return records.select(*chosen)
+
+
+def _cast(field: StructField) -> Column:
+    """Return a column of records as it is in a record. Raises InputError for one of another type."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import MapType, StringType
+
+    given, wanted = field.dataType, TYPES[field.name]
+    column = functions.col(f"`{field.name}`")
+    if given.simpleString() == wanted:
+        return column
+    if isinstance(given, MapType) and isinstance(given.valueType, StringType) and wanted.startswith("map"):
+        column = functions.transform_values(column, _longstr)
+    elif not _can_cast(given.simpleString(), wanted):
+        raise InputError(f"column {field.name} is of type {given.simpleString()}; a record has {wanted}")
+    return column.cast(wanted)
 
 
 def _longstr(key: Column, value: Column) -> Column:
@@ -176,12 +203,12 @@ def _group(rows: DataFrame, selection: Selection) -> DataFrame:
     """
     from pyspark.sql import functions
 
-    names = [name for name in ("exchange", "routing_key", "cc", "bcc") if name in rows.columns]
+    names = [name for name in KEYS if name in rows.columns]
     micros = functions.unix_micros("time") if "time" in rows.columns else functions.lit(None).cast("bigint")
     timed = rows.withColumn("micros", micros)
     reason = _reason_to_leave_out(timed, selection)
     kept = reason.isNull()
-    width = _slot_width(timed.where(kept)) if "time" in rows.columns else WIDTHS[0]
+    width = _slot_width(timed.where(kept & ~_is_refused(timed))) if "time" in rows.columns else WIDTHS[0]
     slot = functions.expr(f"(micros - pmod(micros, {width})) div {width}")
     keys = [functions.when(kept, functions.col(name)).alias(name) for name in names]
     counted = timed.select(reason.alias("reason"), *keys, "micros", functions.when(kept, slot).alias("slot"))
@@ -205,12 +232,24 @@ def _slot_width(timed: DataFrame) -> int:
     return WIDTHS[0] if first is None or last is None else choose_width(first, last)
 
 
+def _is_refused(rows: DataFrame) -> Column:
+    """Return a Spark expression for whether a broker refuses the message of a row: CC or BCC is no array."""
+    from pyspark.sql import functions
+
+    refused = functions.lit(False)
+    for name in set(IN_HEADERS.values()).intersection(rows.columns):
+        kind = functions.col(name).getField("type")
+        refused |= functions.coalesce(kind != "array", functions.col(name).isNotNull())
+    return refused
+
+
 def _reason_to_leave_out(rows: DataFrame, selection: Selection) -> Column:
     """Return a Spark expression for the reason to leave a row out, null to keep it; mirrors `Selection.apply`."""
     from pyspark.sql import functions
 
     lit, micros = functions.lit, functions.col("micros")
     reason = functions.when(functions.col("exchange").isNull() | functions.col("routing_key").isNull(), lit(INCOMPLETE))
+    reason = reason.when(_is_refused(rows), lit(None))  # a bad record, whatever is selected
     if selection.vhost is not None and "vhost" in rows.columns:
         reason = reason.when(functions.col("vhost") != escape(selection.vhost), lit(OTHER_VHOST))
     if selection.timed:
@@ -258,15 +297,35 @@ def _count_rows(
     complete = pc.and_(batch.column("exchange").is_valid(), batch.column("routing_key").is_valid())
     if not pc.all(complete).as_py():
         lost = batch.filter(pc.invert(complete))
-        names = batch.schema.names
-        sources = lost.column("source").to_pylist() if "source" in names else [""] * lost.num_rows
-        offsets = lost.column("offset").to_pylist() if "offset" in names else [0] * lost.num_rows
-        for source, offset in zip(sources, offsets, strict=True):
-            account.unread.add_bad(Bad(source, offset, INCOMPLETE))
+        _add_bad(account, lost, [INCOMPLETE] * lost.num_rows)
         batch = batch.filter(complete)
+    batch = _fill_keys(batch, account)
     count_batch(
         _record_batch(batch, find_needed_columns(counters, order.selection)), counters, order.selection, account
     )
+
+
+def _fill_keys(batch: pa.RecordBatch, account: Account) -> pa.RecordBatch:
+    """Return rows with the keys of columns of `IN_HEADERS` in ``cc`` and ``bcc``; what a broker refuses is bad."""
+    names = batch.schema.names
+    keys = read_keys({name: batch.column(column) for name, column in IN_HEADERS.items() if column in names})
+    for name, others in keys.columns.items():
+        batch = batch.set_column(names.index(name), name, fill_keys(batch.column(name), others))
+    if keys.wrong:
+        rows = np.array([*keys.wrong])
+        _add_bad(account, batch.take(pa.array(rows)), [*keys.wrong.values()])
+        batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), rows)))
+    return batch
+
+
+def _add_bad(account: Account, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
+    names = rows.schema.names
+    of_row = {"source": "", "offset": 0, "count": 1}
+    columns = [
+        rows.column(name).to_pylist() if name in names else [usual] * rows.num_rows for name, usual in of_row.items()
+    ]
+    for source, offset, records, reason in zip(*columns, reasons, strict=True):
+        account.unread.add_bad(Bad(source, offset, reason), records)
 
 
 def _record_batch(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -294,13 +353,14 @@ def _count_groups(
             else:
                 account.unread.skipped[reason] += records
         batch = batch.filter(reasons.is_null())
+    batch = _fill_keys(batch, account)
     if not batch.num_rows:
         return
     counts, times = batch.column("count"), batch.column("time")
     account.untimed += pc.sum(counts.filter(times.is_null())).as_py() or 0
     account.span += Span(pc.sum(counts).as_py(), pc.min(times).as_py(), pc.max(batch.column("last")).as_py())
     moment = SCHEMA.field("time").type
-    names = [name for name in ("exchange", "routing_key", "cc", "bcc") if name in batch.schema.names]
+    names = [name for name in SCHEMA.names if name in KEYS and name in batch.schema.names]
     arrays = [batch.column(name).cast(SCHEMA.field(name).type) for name in names]
     arrays += [counts, times.cast(moment), batch.column("last").cast(moment)]
     plain = pa.RecordBatch.from_arrays(arrays, [*names, "count", "time", "last"])

@@ -16,13 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from bindings.archive.effort import TIMES
 from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.kafka.segment import UNCERTAIN, KafkaSegment
 from bindings.archive.kafka.walk import NOT_ABOVE, NOT_BELOW
-from bindings.archive.mapped import Mapped
+from bindings.archive.mapped import TIMES, Mapped
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.rabbitmq.fetched import Fetched
 from bindings.archive.rabbitmq.rabtap import Rabtap

@@ -115,6 +115,37 @@ def test_records_that_spark_reads_are_counted_alike(spark: SparkSession, seed: i
         assert exact(run_on(rows, studies, selection)) == alone
 
 
+@examples(8)
+@given(SEED, st.booleans(), st.booleans(), st.booleans())
+def test_keys_in_headers_count_where_their_columns_are_missing_or_empty(
+    spark: SparkSession, seed: int, by_key: bool, missing: bool, count_first: bool
+) -> None:
+    """Row by row, or counted first; a header CC that is no array makes a bad record, whatever is selected."""
+    from pyspark.sql import functions
+
+    rng = Random(seed)
+    topology = topology_for(rng, LATEST_PROFILE, by_key=by_key)
+    records = records_for(rng, topology, 20)
+    records += [Record(replace(each.message, headers={"CC": ["a.b"], "BCC": ["b", 7]}), each.time) for each in records]
+    selection = Selection(None, rng.choice((None, 0)), None)
+    studies = [CoverageStudy(topology)] if by_key else studies_for(rng, topology)
+    refused = "map('CC', struct('longstr' as type, 'a' as value)) as headers"
+    with TemporaryDirectory() as folder:
+        rows = frame(spark, folder, records)
+        alone = run_here(detect(folder), studies, selection)
+        bad = rows.limit(3).selectExpr("* except (headers)", refused).withColumn("cc", functions.lit(None))
+        mixed = "case pmod(offset, 3) when 0 then {0} when 1 then null else array() end"
+        for name in ("cc", "bcc"):
+            rows = rows.withColumn(name, functions.expr(mixed.format(name)))
+        rows = rows.unionByName(bad)
+        found = run_on(rows.drop("cc", "bcc") if missing else rows, studies, selection, count_first=count_first)
+    assert found.account.unread.bad == {'invalid message: {unacceptable_type_in_header,"CC",longstr}': 3}
+    assert found.account.span == alone.account.span
+    tally, *others = found.values
+    assert exact(replace(tally, unread=alone.values[0].unread)) == exact(alone.values[0])
+    assert exact(tuple(others)) == exact(alone.values[1:])
+
+
 @pytest.mark.parametrize(("seconds", "width"), [(180, 1), (86_400, 300), (40 * 86_400, 3_600)])
 def test_messages_that_spark_counts_first_have_the_slots_of_the_window(
     spark: SparkSession, seconds: int, width: int

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from bindings.archive.fields import decode_tables
 from bindings.archive.names import has_nul, unescape
+from bindings.archive.routing_keys import HEADERS, give_keys
 from exchange.arrays.grouping import decode_dictionary
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
@@ -85,11 +86,8 @@ def build_messages(
     if headers_only is not None:
         wanted = tuple(headers_only)
         headers = [{name: table[name] for name in wanted if name in table} for table in headers]
-    for name in ("CC", "BCC") if headers_only is None else ():
-        if name.lower() in names:
-            for table, keys in zip(headers, part.column(name.lower()).to_pylist(), strict=True):
-                if keys and name not in table:
-                    table[name] = [unescape(key) for key in keys]
+    else:
+        give_keys(headers, part)
     columns = zip(texts, headers, properties, strict=True)
     return [Message(unescape(exchange), unescape(key), h, p) for (exchange, key), h, p in columns]
 
@@ -97,7 +95,7 @@ def build_messages(
 def find_rows_with_copies(batch: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
     """Return a mask of the rows with routing keys in CC or BCC; None if no row has any."""
     result: npt.NDArray[np.bool_] | None = None
-    for name in ("cc", "bcc"):
+    for name in HEADERS:
         if name in batch.schema.names and batch.num_rows:
             offsets = np.asarray(batch.column(name).offsets)
             if offsets[0] != offsets[-1]:
