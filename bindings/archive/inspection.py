@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from bindings.archive.names import unescape
 from bindings.archive.reading import Bad, Format, Item, Skipped, Split, read_split
-from bindings.archive.sums import Span, Unread
+from bindings.archive.sums import Detected, Span, Unread
 
 COLUMNS: Final = ("time", "vhost", "exchange", "cc", "bcc", "body_size", "routed_queues")
 """The columns that an inspection reads."""
@@ -30,6 +30,8 @@ class Account:
     untimed: int = 0
     """Number of counted records without a time."""
     unread: Unread = field(default_factory=Unread)
+    detected: Detected = field(default_factory=Detected)
+    """Files whose formats were not known before they were read."""
 
     @property
     def records(self) -> int:
@@ -64,7 +66,10 @@ class Account:
     def __add__(self, other: object) -> Account:
         if not isinstance(other, Account):
             return NotImplemented
-        return Account(self.span + other.span, self.untimed + other.untimed, self.unread + other.unread)
+        return Account(
+            self.span + other.span, self.untimed + other.untimed, self.unread + other.unread,
+            self.detected + other.detected,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -101,6 +106,7 @@ class Inspection(Account):
             self.span + other.span,
             self.untimed + other.untimed,
             self.unread + other.unread,
+            self.detected + other.detected,
             self.body_bytes + other.body_bytes,
             self.without_size + other.without_size,
             self.with_outcome + other.with_outcome,

@@ -61,6 +61,9 @@ PLAIN_OPTIONS: Final = ("endpoint_override", "region", "scheme")
 SECOND: Final = 1_000_000_000
 """Nanoseconds: some stores list the times of files more finely than when they are asked for one."""
 GONE: Final = "it is no longer there"
+SETTLED_SECONDS: Final = 2
+"""Time since a file's last change from which what was read of it is kept, in seconds: a change within one tick of a
+clock has no time of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +315,7 @@ def read_file_size(place: Place) -> int:
     """Return the size of a file in bytes. Raises InputError if it cannot be read."""
     with name_os_errors(place):
         if isinstance(place, str):
-            return Path(place).stat().st_size
+            return os.stat(place).st_size  # noqa: PTH116  of many
         return int(place.look().size or 0) if place.size is None else place.size
 
 

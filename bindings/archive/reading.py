@@ -10,7 +10,7 @@ once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
 from typing import ClassVar, Final, NamedTuple, TypeAlias
@@ -172,8 +172,11 @@ class Format(ABC):
         """Return the names of a file's columns that a user may name; empty if it has none, or is not of this format."""
         return ()
 
-    def is_companion(self, path: AnyPath) -> bool:
-        """Return whether a file belongs to an archive of this format but is none itself: an index, or a body's file."""
+    def is_companion(self, name: str, folder: str, is_beside: Callable[[str], bool]) -> bool:
+        """Return whether a file belongs to an archive of this format but is none itself: an index, or a body's file.
+
+        ``folder`` is the name of its folder; ``is_beside`` returns whether a file of another name is there, too.
+        """
         return False
 
 

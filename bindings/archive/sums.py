@@ -1,7 +1,8 @@
-"""Add up counts of parts of an archive: messages with their times, and unread records by reason."""
+"""Add up counts of parts of an archive: messages with their times, unread records by reason, kinds of files."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -91,3 +92,42 @@ class Unread:
         if len(self.bad) > REASONS + (OTHER in self.bad):
             last = max(self.bad.keys() - {OTHER})
             self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()))
+
+
+class Kind(NamedTuple):
+    """What a report says of a file that was looked at when it was read."""
+
+    archive: str
+    """Path of its archive, as the user gave it."""
+    format: str
+    bias: str
+    """Name of a `Bias`."""
+    note: str
+
+
+@dataclass(slots=True)
+class Detected:
+    """The files that were looked at when they were read. Sums do not depend on the order."""
+
+    kinds: dict[Kind, tuple[int, str]] = field(default_factory=dict)
+    """Kind -> number of files, and the path of the first one."""
+    others: list[tuple[str, str]] = field(default_factory=list)
+    """Path of the archive, and of a file in it that is none, in no order."""
+
+    def add(self, kind: Kind, path: str, files: int = 1) -> None:
+        """Add files of a kind, of which this is the first one."""
+        number, first = self.kinds.get(kind, (0, path))
+        self.kinds[kind] = number + files, min(first, path, key=split_path)
+
+    def __add__(self, other: object) -> Detected:
+        if not isinstance(other, Detected):
+            return NotImplemented
+        total = Detected(dict(self.kinds), self.others + other.others)
+        for kind, (files, first) in other.kinds.items():
+            total.add(kind, first, files)
+        return total
+
+
+def split_path(path: str) -> list[str]:
+    """Return the parts of a path, by which the files of a folder are sorted."""
+    return path.replace(os.sep, "/").split("/")

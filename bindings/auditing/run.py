@@ -14,9 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.archive.formats.detect import Archive, detect, drop_repeats, recognise_format, refuse_within
+from bindings.archive.formats.detect import Archive, detect, drop_repeats, refuse_within
+from bindings.archive.formats.recognition import recognise_format
+from bindings.archive.inspection import Account
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
+from bindings.archive.sums import Detected
 from bindings.auditing.engine import Engine, choose_engine, find_active_session
 from bindings.auditing.local.recognised import FormatMemory
 from bindings.auditing.local.run import Pass, run_here
@@ -139,11 +142,10 @@ class AuditInput:
         if keep_bad is not None:
             refuse_within(FilePath(keep_bad), [archive.path for archive in self.archives], "bad records")
 
-    @property
-    def descriptions(self) -> tuple[Archived, ...]:
-        """Archives and topics as the report describes them."""
+    def describe(self, account: Account) -> tuple[Archived, ...]:
+        """Return archives and topics as the report on this account describes them."""
         return (
-            *map(Archived.from_archive, self.archives),
+            *[Archived.from_archive(each, account.detected) for each in self.archives],
             *[describe_archive(topic, self.mapping) for topic in self.topics],
         )
 
@@ -217,7 +219,7 @@ def audit(
             traffic, subject.studies, taken, spark=spark, jobs=processes, cache=cache, keep_bad=keep_bad,
             max_bad=max_bad, step=step,
         )  # fmt: skip
-    return report_on(subject, traffic.descriptions, passed, taken, settings)
+    return report_on(subject, traffic.describe(passed.account), passed, taken, settings)
 
 
 def _open_subject(topology: Topology | Path, vhost: str | None, profile: str | None) -> Subject:
@@ -234,7 +236,9 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Pat
         refuse_within(FilePath(cache), paths, "kept results")
         memory = FormatMemory(FilePath(cache))
     recognise = recognise_format if memory is None else memory.recognise
-    found = drop_repeats([detect(path, mapping, recognise) for path in paths if path not in topics])
+    # A cache is asked by formats, and keeps them.
+    late = memory is None
+    found = drop_repeats([detect(path, mapping, recognise, late=late) for path in paths if path not in topics])
     if memory is not None:
         memory.save()
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
@@ -341,7 +345,7 @@ def describe_archive(path: str, mapping: FieldMapping) -> Archived:
     """Describe an archive or a topic of Kafka for the report; its messages are not read."""
     if path.startswith(TOPIC):
         return Archived(path, ("topic of Kafka",), 0, (KafkaSegment.bias,), (KafkaSegment.note,))
-    return Archived.from_archive(detect(path, mapping))
+    return Archived.from_archive(detect(path, mapping), Detected())
 
 
 def _now() -> int:

@@ -175,7 +175,7 @@ def run_command(
             echo_line(f"{cache}: {passed.reused:,} of {files} counted before", err=True)
             if passed.fault:
                 echo_line(f"not kept: {passed.fault}", err=True)
-        report = report_on(subject, traffic.descriptions, passed, selection, settings)
+        report = report_on(subject, traffic.describe(passed.account), passed, selection, settings)
         outputs.write(report, passed.values[0])
         outputs.print(report)
     sys.exit(report.exit_code)

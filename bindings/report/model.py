@@ -27,7 +27,7 @@ from exchange.values.documents import with_underscores
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
     from bindings.archive.reading import Bias
-    from bindings.archive.sums import Unread
+    from bindings.archive.sums import Detected, Unread
 
 
 class Archived(NamedTuple):
@@ -42,9 +42,9 @@ class Archived(NamedTuple):
     """Files that were not read, because they are not archives."""
 
     @classmethod
-    def from_archive(cls, archive: Archive) -> Archived:
-        """Return the description of an archive whose formats are known."""
-        return cls(archive.path, archive.names, len(archive.files), archive.biases, archive.notes, archive.other_names)
+    def from_archive(cls, archive: Archive, detected: Detected) -> Archived:
+        """Return the description of an archive, given the files that were looked at when they were read."""
+        return cls(archive.path, *archive.list_contents(detected))
 
 
 class Records(NamedTuple):

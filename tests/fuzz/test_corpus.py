@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from bindings.archive.formats.detect import FORMATS
+from bindings.archive.formats.recognition import FORMATS
 from tests.fuzz.__main__ import CORPUS
 from tests.fuzz.archives import TARGETED
 from tests.fuzz.target import offline

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -65,9 +65,9 @@ class Connect(Format):
             return not Parquet().recognises(head, path)
         return name["kind"] in KINDS and not JsonLines().recognises(head, path)
 
-    def is_companion(self, path: AnyPath) -> bool:
-        name = NAME.fullmatch(path.name)
-        return name is not None and name["side"] is not None
+    def is_companion(self, name: str, folder: str, is_beside: Callable[[str], bool]) -> bool:
+        found = NAME.fullmatch(name)
+        return found is not None and found["side"] is not None
 
     def is_complete(self, path: Place) -> bool:
         """Return whether the files of values, keys and headers are whole."""

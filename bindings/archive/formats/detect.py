@@ -1,7 +1,6 @@
 """Detect the archive at a path: its files with their formats, by content, or by name if the content is damaged.
 
-A file is of the first format in `FORMATS` that recognises its beginning; else of the one that its name and folder
-indicate; else of a format whose records occur later in the file. A folder is an archive of all files below it. Files
+`bindings.archive.formats.recognition` says which format a file has. A folder is an archive of all files below it. Files
 that are no archive count as bad, unless they are empty, or known companions of archives (indexes, side files), or their
 names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit log is the archive.
 """
@@ -9,67 +8,66 @@ names begin with ``.`` or ``_``. In the store of a RocketMQ broker the commit lo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from bindings.archive.avro.records import Avro
 from bindings.archive.columns import NEEDED, TAKEN, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
-from bindings.archive.formats.delimited import Delimited
-from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.lakes import HIDDEN, explain_address, list_stored_files, list_table_files, refuse_matched
-from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
-from bindings.archive.formats.parquet import Parquet
+from bindings.archive.formats.lakes import (
+    HIDDEN,
+    TABLE_FOLDERS,
+    explain_address,
+    list_stored_files,
+    list_table_files,
+    refuse_matched,
+)
+from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines
+from bindings.archive.formats.recognition import (
+    FORMATS,
+    NO_ARCHIVE,
+    Recognise,
+    Undetected,
+    list_formats,
+    recognise_format,
+)
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.archive.places import AnyPath, Place, RemoteFile, parse_address, show_place, to_path, to_place
-from bindings.archive.rabbitmq.fetched import Fetched
-from bindings.archive.rabbitmq.queue_dump import QueueDump
-from bindings.archive.rabbitmq.rabtap import Rabtap
-from bindings.archive.rabbitmq.tracing import TracingJson, TracingText
+from bindings.archive.places import Place, RemoteFile, parse_address, read_file_size, show_place, to_path
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
-from bindings.archive.rocketmq.store import find_log_folder, is_store
-from bindings.archive.unpacking import read_head
+from bindings.archive.rocketmq.store import STORE_FOLDERS, find_log_folder, is_store
+from bindings.archive.sums import Detected, Kind, split_path
 from bindings.sources.files import NO_FILE
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from exchange.errors import InputError
 
-
-def list_formats(mapping: FieldMapping) -> tuple[Format, ...]:
-    """Return all formats in the order in which files are tested: the most specific first."""
-    return (
-        Connect(mapping),
-        Parquet(mapping),
-        Avro(mapping),
-        RocketmqLog(mapping),  # first: its checksum may look like a length of Kafka; no offset is so high
-        KafkaSegment(mapping),
-        TracingText(),
-        TracingJson(),
-        Rabtap(),
-        Fetched(),
-        QueueDump(),
-        KafkaLines(mapping),
-        MappedLines(mapping),
-        JsonLines(),
-        Delimited(mapping),
-    )
-
-
-Recognise = Callable[[Place, Sequence[Format]], Format | None]
-NO_ARCHIVE: Final = NoArchive()
+MOST_DETECTED: Final = 64
+"""Maximum number of files of a folder that are all looked at before an audit; of more, most when they are read."""
+EMPTY_GZIP_BYTES: Final = 512
+"""Maximum size of a gzipped file that may hold nothing, and is no file of an archive then."""
 STORE_CALLS: Final = 16
 """Number of files of a store that are looked at at a time: each costs a few requests."""
-FORMATS: Final = list_formats(USUAL)
 NO_RECORDS: Final = "the places of exchange and routing key are for records of Kafka and RocketMQ, and it has none"
 NO_COLUMNS: Final = "columns are named, and it is read by its own names"
 RECORDS: Final = (Connect, RocketmqLog, KafkaSegment, KafkaLines)
 """Formats of records whose exchange and routing key a mapping places."""
+
+
+class Contents(NamedTuple):
+    """What a report says of the files of an archive, in the order of the first file of each."""
+
+    formats: tuple[str, ...]
+    files: int
+    """Number of files of these formats."""
+    biases: tuple[Bias, ...]
+    notes: tuple[str, ...]
+    others: tuple[str, ...]
+    """Files of no known format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +98,33 @@ class Archive:
         """The different biases of the files."""
         return tuple(dict.fromkeys([form.bias_of(path) for path, form in self.files]))
 
+    def list_contents(self, detected: Detected) -> Contents:
+        """Return what a report says of the files, given those that were looked at when they were read."""
+        known = [(str(path), path, form) for path, form in self.files if not isinstance(form, Undetected)]
+        if len(known) == len(self.files):
+            return Contents(self.names, len(self.files), self.biases, self.notes, self.other_names)
+        root = _join(Path(self.path).absolute(), "")
+
+        def show(path: str) -> str:
+            return _join(Path(self.path), path.removeprefix(root)) if path.startswith(root) else path
+
+        files = [
+            (path, Kind(self.path, form.name, form.bias_of(place).name, form.note_of(place)), 1)
+            for path, place, form in known
+        ]
+        files += [
+            (show(path), kind, number) for kind, (number, path) in detected.kinds.items() if kind.archive == self.path
+        ]
+        kinds = [kind for _, kind, _ in sorted(files, key=lambda each: split_path(each[0]))]
+        others = [show(path) for archive, path in detected.others if archive == self.path]
+        return Contents(
+            tuple(dict.fromkeys([kind.format for kind in kinds])),
+            sum(number for _, _, number in files),
+            tuple(dict.fromkeys([Bias[kind.bias] for kind in kinds])),
+            self._complete_notes([kind.note for kind in kinds]),
+            tuple(sorted([*self.other_names, *others], key=split_path)),
+        )
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the formats."""
@@ -114,33 +139,34 @@ class Archive:
     @property
     def notes(self) -> tuple[str, ...]:
         """Caveats for users of the counts."""
-        notes = [note for path, form in self.files if (note := form.note_of(path))]
-        notes += self.unused
+        return self._complete_notes([form.note_of(path) for path, form in self.files])
+
+    def _complete_notes(self, notes: Sequence[str]) -> tuple[str, ...]:
+        """Return the notes of files, each once, with those of the archive."""
+        named = [*filter(None, notes), *self.unused]
         if self.repeated:
-            notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
-        return tuple(dict.fromkeys(notes))
+            named.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
+        return tuple(dict.fromkeys(named))
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
         """Return all splits, each with its format. Raises InputError for a file that cannot be opened."""
         return [(form, split) for path, form in self.all_files for split in form.plan(path, split_bytes)]
 
 
-def recognise_format(name: Place, known: Sequence[Format]) -> Format | None:
-    """Return the format of a file; None if it is empty. Raises InputError if it cannot be read."""
-    head = read_head(name)
-    return (_detect_format(head, to_path(name), known) or NO_ARCHIVE) if head else None
-
-
-def detect(path: str, mapping: FieldMapping | None = None, recognise: Recognise = recognise_format) -> Archive:
+def detect(
+    path: str, mapping: FieldMapping | None = None, recognise: Recognise = recognise_format, *, late: bool = False
+) -> Archive:
     """Return the archive at a path or the address of a store: a file, a folder, or those of a glob pattern.
 
     ``mapping`` is for records of Kafka and RocketMQ, and for columns of other programs. ``recognise`` may know
-    formats of files without reading them.
+    formats of files without reading them. With ``late``, of many files the first is looked at, and each other one when
+    it is read, if the user maps no fields: their format is `Undetected`.
 
     Raises InputError, with what is there instead, if there is no archive, or if a file or folder cannot be read.
     """
     try:
-        archive = _detect(path, FORMATS if mapping is None else list_formats(mapping), recognise)
+        known = FORMATS if mapping is None else list_formats(mapping)
+        archive = _detect(path, known, recognise, late=late and mapping in (None, USUAL))
         return archive if mapping is None else replace(archive, unused=(*_list_unused(archive, mapping),))
     except OSError as error:
         raise InputError(f"{error.filename or show_place(path)}: cannot be read: {error.strerror}") from None
@@ -174,11 +200,12 @@ def refuse_within(path: Path, archives: Iterable[str], what: str) -> None:
             raise InputError(f"{path}: {what} would be read as part of {archive}; give a place outside of it")
 
 
-def _detect(path: str, known: Sequence[Format], recognise: Recognise) -> Archive:
+def _detect(path: str, known: Sequence[Format], recognise: Recognise, *, late: bool) -> Archive:
     folder = parse_address(path)
     if folder is not None:
-        is_folder = path.partition("?")[0].endswith("/")
-        return _detect_files(str(folder), list_stored_files(folder, is_folder=is_folder), known, recognise)
+        stored = list_stored_files(folder, is_folder=path.partition("?")[0].endswith("/"))
+        is_whole = [each.path for each in stored] != [folder.path]
+        return _detect_files(str(folder), stored, known, recognise, is_whole=is_whole, late=late)
     if is_pattern(path):
         matched = expand_pattern(path)
         refuse_matched(each for each in matched if Path(each).is_file())
@@ -188,7 +215,9 @@ def _detect(path: str, known: Sequence[Format], recognise: Recognise) -> Archive
         raise InputError(f"{path}: there is no such file or folder{explain_address(path)}")
     if not (root.is_file() or root.is_dir()):
         raise InputError(f"{path}: cannot be read: {NO_FILE}")
-    return _detect_files(path, [*_list_at(root)], known, recognise)
+    # Files are read by absolute paths, in which folders of others (``exchange=orders``) would name fields, too.
+    late = late and (root.is_absolute() or "=" not in str(Path.cwd()))
+    return _detect_files(path, [*_list_at(root)], known, recognise, is_whole=root.is_dir(), late=late)
 
 
 def _list_at(path: Path) -> Iterator[str]:
@@ -199,11 +228,20 @@ def _list_at(path: Path) -> Iterator[str]:
     return iter([str(path)] if table is None else table)
 
 
-def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format], recognise: Recognise) -> Archive:
+def _detect_files(
+    path: str, listed: Sequence[Place], known: Sequence[Format], recognise: Recognise, *, is_whole: bool = False,
+    late: bool = False,
+) -> Archive:  # fmt: skip
+    """Return the archive of these files; ``is_whole`` says that they are all files of a folder."""
     files: list[tuple[Place, Format]] = []
     others: list[Place] = []
     names = _drop_repeated_paths(listed)
-    for name, form in _find_formats(names, known, recognise):
+    own = _drop_companions(names, known, is_whole=is_whole)
+    if late and len(own) > MOST_DETECTED and _is_sorted(own):
+        found = _find_first_format(own, known, recognise, Undetected(path))
+    else:
+        found = _find_formats(own, known, recognise)
+    for name, form in found:
         if isinstance(form, NoArchive):
             others.append(name)
         else:
@@ -217,19 +255,51 @@ def _detect_files(path: str, listed: Sequence[Place], known: Sequence[Format], r
 def _find_formats(
     names: Sequence[Place], known: Sequence[Format], recognise: Recognise
 ) -> Iterator[tuple[Place, Format]]:
-    """Yield each file that has content and is no companion of another, with its format; of a store many at a time."""
+    """Yield each file that has content, with its format; of a store many at a time."""
     if not names or isinstance(names[0], str):
-        found = [_find_format(name, known, recognise) for name in names]
+        found = [recognise(name, known) for name in names]
     else:
         with ThreadPoolExecutor(STORE_CALLS) as threads:
-            found = [*threads.map(_find_format, names, repeat(known), repeat(recognise))]
+            found = [*threads.map(recognise, names, repeat(known))]
     return ((name, form) for name, form in zip(names, found, strict=True) if form is not None)
 
 
-def _find_format(name: Place, known: Sequence[Format], recognise: Recognise) -> Format | None:
-    """Return the format of a file; None if it is empty, or belongs to another one."""
-    file = to_path(name)
-    return None if any(each.is_companion(file) for each in known) else recognise(name, known)
+def _find_first_format(
+    names: Sequence[Place], known: Sequence[Format], recognise: Recognise, undetected: Undetected
+) -> Iterator[tuple[Place, Format]]:
+    """Yield the same, but look at no file behind the first that is of an archive, unless it may hold nothing."""
+    is_archive = False
+    for name in names:
+        if is_archive and (size := read_file_size(name)) != 0:
+            is_sure = size > EMPTY_GZIP_BYTES or not str(name).endswith(".gz")
+        else:
+            is_sure = False
+        form = undetected if is_sure else recognise(name, known)
+        if form is not None:
+            is_archive = is_archive or not isinstance(form, NoArchive)
+            yield name, form
+
+
+def _drop_companions(names: Sequence[Place], known: Sequence[Format], *, is_whole: bool) -> list[Place]:
+    """Return the files that belong to no other one. Those of a whole folder are looked for among them."""
+    asked = [each for each in known if type(each).is_companion is not Format.is_companion]
+    there = {str(name) for name in names} if is_whole else frozenset()
+
+    def is_companion(place: Place) -> bool:
+        path = str(place)
+        folder, name = os.path.split(path)
+
+        def is_beside(other: str) -> bool:
+            return path.removesuffix(name) + other in there if is_whole else to_path(place).with_name(other).is_file()
+
+        return any(each.is_companion(name, os.path.split(folder)[1], is_beside) for each in asked)
+
+    return [name for name in names if not is_companion(name)]
+
+
+def _is_sorted(names: Sequence[Place]) -> bool:
+    """Return whether files are in the order of the parts of their paths, by which reports find the first of a kind."""
+    return all(split_path(one) < split_path(other) for one, other in pairwise(map(str, names)))
 
 
 def _check_columns(path: str, files: Sequence[tuple[Place, Format]], given: Mapping[str, str]) -> None:
@@ -246,8 +316,14 @@ def _check_columns(path: str, files: Sequence[tuple[Place, Format]], given: Mapp
         raise InputError(explain_absent(path, min(absent), there))
 
 
+def _join(folder: Path, path: str) -> str:
+    return os.path.join(folder, path)  # noqa: PTH118  as files are listed: ``./a`` of the folder ``.``
+
+
 def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:
     """Remove from each archive the files that an earlier archive has, so that each record is counted once."""
+    if len(archives) == 1:
+        return [*archives]
     owners: dict[Hashable, int] = {}
     kept = []
     for number, archive in enumerate(archives):
@@ -277,34 +353,28 @@ def _identify(path: Place) -> Hashable:
     if isinstance(path, RemoteFile):
         return str(path)
     try:
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116  of many
     except OSError:  # reported when the file is read
         return path
     return status.st_dev, status.st_ino
 
 
-def _detect_format(head: bytes, path: AnyPath, known: Sequence[Format]) -> Format | None:
-    form = next((each for each in known if each.recognises(head, path)), None)
-    form = form or next((each for each in known if each.expects(path)), None)
-    if form is None:
-        head = read_head(to_place(path), SEARCHED)
-        form = next((each for each in known if each.resembles(head, path)), None)
-    return form
-
-
-def _list_files(folder: str) -> Iterator[str]:
-    if (table := list_table_files(folder)) is not None:
-        yield from table
-        return
-    if is_store(folder):
-        folder = find_log_folder(folder)
+def _list_files(folder: str, *, is_inner: bool = False) -> Iterator[str]:
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
+    names = {entry.name for entry in listed}
+    # An inner folder is part of no table, or that was listed by its log.
+    if not (is_inner and names.isdisjoint(TABLE_FOLDERS)) and (table := list_table_files(folder)) is not None:
+        yield from table
+        return
+    if not names.isdisjoint(STORE_FOLDERS) and is_store(folder):
+        yield from _list_files(find_log_folder(folder), is_inner=True)
+        return
     for entry in listed:
         if entry.name[0] in HIDDEN:
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _list_files(entry.path)
+            yield from _list_files(entry.path, is_inner=True)
         elif entry.is_file():
             yield entry.path
 

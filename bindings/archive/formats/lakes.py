@@ -34,6 +34,8 @@ METADATA: Final = "metadata"
 """Folder of the metadata of a table of Iceberg."""
 VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """Name of a file of metadata of Iceberg: a number that each commit raises."""
+TABLE_FOLDERS: Final = frozenset({*LOGS.values(), METADATA})
+"""Names of which a folder of a table has one."""
 INNER: Final = ("data", METADATA)
 """Folders of a table of Iceberg."""
 HIDDEN: Final = (".", "_")

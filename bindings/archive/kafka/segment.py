@@ -21,7 +21,7 @@ record itself whose name begins with ``x-kafka-`` is prefixed with ``x-kafka-hea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -109,10 +109,10 @@ class KafkaSegment(Format):
     def resembles(self, head: bytes, path: AnyPath) -> bool:
         return find_whole(head, 0, len(head), Effort(0)) is not None
 
-    def is_companion(self, path: AnyPath) -> bool:
-        if path.name.endswith(COMPANIONS) or path.name in COMPANION_NAMES:
+    def is_companion(self, name: str, folder: str, is_beside: Callable[[str], bool]) -> bool:
+        if name.endswith(COMPANIONS) or name in COMPANION_NAMES:
             return True
-        return path.name.endswith(".log") and DOUBLES.fullmatch(path.parent.name) is not None
+        return name.endswith(".log") and DOUBLES.fullmatch(folder) is not None
 
     def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         """Return splits that begin at batches: at those in the index, else at those found from header to header."""

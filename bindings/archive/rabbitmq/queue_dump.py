@@ -7,7 +7,7 @@ routing key is the empty string.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -44,8 +44,8 @@ class QueueDump(Format):
     def expects(self, path: AnyPath) -> bool:
         return path.name.endswith(SUFFIX)
 
-    def is_companion(self, path: AnyPath) -> bool:
-        return not path.name.endswith(SUFFIX) and path.with_name(path.name + SUFFIX).is_file()
+    def is_companion(self, name: str, folder: str, is_beside: Callable[[str], bool]) -> bool:
+        return not name.endswith(SUFFIX) and is_beside(name + SUFFIX)
 
     def is_complete(self, path: Place) -> bool:
         """Return whether the file is a whole object."""

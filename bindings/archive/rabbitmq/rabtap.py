@@ -8,7 +8,7 @@ unwrapped.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -47,8 +47,8 @@ class Rabtap(Format):
     def resembles(self, head: bytes, path: AnyPath) -> bool:
         return b'"RoutingKey"' in head and b'"DeliveryTag"' in head
 
-    def is_companion(self, path: AnyPath) -> bool:
-        return path.name.endswith(BODY_SUFFIX) and path.with_suffix(".json").is_file()
+    def is_companion(self, name: str, folder: str, is_beside: Callable[[str], bool]) -> bool:
+        return name.endswith(BODY_SUFFIX) and is_beside(f"{name.removesuffix(BODY_SUFFIX)}.json")
 
     def is_complete(self, path: Place) -> bool:
         """Return whether the file ends with a whole object."""

@@ -117,10 +117,14 @@ class Store:
     """Files that are missing or cannot be read."""
 
 
+STORE_FOLDERS: Final = frozenset({"commitlog", "consumequeue"})
+"""Folders of which a broker's store has one."""
+
+
 def is_store(path: str) -> bool:
     """Return whether a path is a folder with a broker's store: its log or its queues, and another file of a store."""
     root = Path(path)
-    large = [(root / name).is_dir() for name in ("commitlog", "consumequeue")]
+    large = [(root / name).is_dir() for name in STORE_FOLDERS]
     rest = (root / "checkpoint").is_file() or (root / "config" / "topics.json").is_file() or (root / "abort").is_file()
     return all(large) or (any(large) and rest)
 

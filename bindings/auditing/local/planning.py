@@ -6,13 +6,17 @@ largest task begins first.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
 from bindings.archive.formats.detect import Archive
+from bindings.archive.formats.recognition import Undetected
 from bindings.archive.places import Place, read_file_size
 from bindings.archive.reading import SPLIT_BYTES, Format, Split
 from bindings.auditing.local.tasks import Task
@@ -50,7 +54,7 @@ class PlannedFile(NamedTuple):
     size: int
 
 
-Planned: TypeAlias = list[tuple[PlannedFile, list[Split]]]
+Planned: TypeAlias = Iterable[tuple[PlannedFile, list[Split]]]
 Planner: TypeAlias = Callable[[Sequence[PlannedFile], int], Iterable[list[Split]]]
 """Returns the splits of each file, of about the given number of bytes each; may plan them in other processes."""
 
@@ -71,7 +75,7 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> 
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS_PER_CORE * cores), MIN_TASK_BYTES), MAX_TASK_BYTES)
     split_bytes = min(task_bytes, SPLIT_BYTES)
-    return group_into_tasks(_plan(files, split_bytes, planner), task_bytes)
+    return group_into_tasks(plan_files(files, split_bytes, planner), task_bytes)
 
 
 def plan_file(path: Place, form: Format) -> list[Task]:
@@ -82,7 +86,16 @@ def plan_file(path: Place, form: Format) -> list[Task]:
 
 
 def _make_absolute(path: Place) -> Place:
-    return str(Path(path).absolute()) if isinstance(path, str) else path
+    if not isinstance(path, str):
+        return path
+    folder, name = os.path.split(path)
+    absolute = _join_folders("" if os.path.isabs(folder) else os.getcwd(), folder)  # noqa: PTH109, PTH117  of many
+    return path if absolute == folder else os.path.join(absolute, name)  # noqa: PTH118  of many
+
+
+@lru_cache(1 << 10)
+def _join_folders(working: str, folder: str) -> str:
+    return str(Path(working, folder))
 
 
 def plan_groups(archive: Archive) -> list[list[Task]]:
@@ -118,7 +131,8 @@ def draw_tasks(tasks: Sequence[Task], most_bytes: int) -> tuple[list[Task], floa
     return drawn, sum(task.weight for task in drawn) / total if total else 1.0
 
 
-def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> Planned:
+def plan_files(files: Sequence[PlannedFile], split_bytes: int, planner: Planner = plan_splits) -> Planned:
+    """Return files with their splits; many are not opened if they are not larger than one. Raises as `plan_tasks`."""
     opened = files if len(files) <= MAX_OPENED_FILES else [file for file in files if file.size > split_bytes]
     splits_by_path: dict[Place, list[Split]] = {}
     until = time.monotonic() + MAX_PLANNING_SECONDS
@@ -128,7 +142,7 @@ def _plan(files: Sequence[PlannedFile], split_bytes: int, planner: Planner) -> P
             splits_by_path |= {each.path: splits for each, splits in zip(rest, planner(rest, split_bytes), strict=True)}
             break
         splits_by_path[file.path] = file.form.plan(file.path, split_bytes)
-    return [(file, splits_by_path.get(file.path) or [Split(file.path)]) for file in files]
+    return ((file, splits_by_path.get(file.path) or [Split(file.path)]) for file in files)
 
 
 def group_into_tasks(files: Planned, task_bytes: int) -> list[Task]:
@@ -137,13 +151,14 @@ def group_into_tasks(files: Planned, task_bytes: int) -> list[Task]:
     weight = task_bytes  # full, so that the first split opens a group
     for file, splits in files:
         share = file.size // len(splits)
-        for split in splits:
+        for number, split in enumerate(splits):
+            form = replace(file.form, is_first=False) if number and isinstance(file.form, Undetected) else file.form
             if weight + share // 2 >= task_bytes:
                 groups.append((0, []))
                 weight = 0
             weight += share
             groups[-1] = weight, groups[-1][1]
-            _append(groups[-1][1], file.form, split)
+            _append(groups[-1][1], form, split)
     groups.sort(key=lambda group: -group[0])
     return [Task(number, tuple(splits), weight) for number, (weight, splits) in enumerate(groups)]
 
@@ -153,6 +168,6 @@ def _append(splits: list[tuple[Format, Split]], form: Format, split: Split) -> N
     if splits:
         before = splits[-1][1]
         if before.path == split.path and before.end == split.start and before.exact == split.exact:
-            splits[-1] = form, before._replace(end=split.end)
+            splits[-1] = splits[-1][0], before._replace(end=split.end)
             return
     splits.append((form, split))

@@ -17,19 +17,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from bindings.archive.formats.detect import NO_ARCHIVE, recognise_format
-from bindings.archive.places import Place, RemoteFile
+from bindings.archive.formats.recognition import NO_ARCHIVE, recognise_format
+from bindings.archive.places import SETTLED_SECONDS, Place, RemoteFile
 from bindings.archive.reading import Format
 from bindings.sources.files import make_folders, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.files.replacing import replace_file
 from exchange.text.site import HASHSTAR_VERSION
 
-SETTLED_SECONDS: Final = 2
-"""Time since a file's last change from which it is kept, in seconds: a change within one tick of a clock has no time of
-its own."""
 SETTLED_IN_STORE: Final = 60
-"""The same for a file in a store, in seconds: its times are whole seconds, of another clock."""
+"""`SETTLED_SECONDS` of a file in a store: its times are whole seconds, of another clock."""
 NAME: Final = "formats.list"
 MAX_FILES: Final = 100_000
 """Maximum number of files whose formats are kept."""

@@ -22,9 +22,10 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
+from bindings.archive.formats.recognition import Undetected
 from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad, Format, Item, Split, read_split
-from bindings.archive.sums import Span, Unread
+from bindings.archive.sums import Detected, Kind, Span, Unread
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
@@ -122,7 +123,10 @@ def count_tasks(
         columns = find_needed_columns(counters, order.selection)
         for task in tasks:
             with _BadRecordFile(order.keep_bad, task.number) as bad_records:
-                for form, split in task.splits:
+                for planned, split in task.splits:
+                    form = _detect(planned, split, account.detected)
+                    if form is None:
+                        continue
                     for item in read_split(form, split, columns, coded=True):
                         if isinstance(item, Bad):
                             bad_records.write(item)
@@ -131,6 +135,16 @@ def count_tasks(
                             check_bad(account, order.max_bad)
             step(task.weight)
         return Results(tuple([counter.result() for counter in counters]), account)
+
+
+def _detect(form: Format, split: Split, detected: Detected) -> Format | None:
+    """Return the format of a split's file, None if it is empty; the first split adds what a report says of the file."""
+    if not isinstance(form, Undetected):
+        return form
+    found = form.find(split.path)
+    if found is not None and form.is_first:
+        form.describe(split.path, found, detected)
+    return found
 
 
 def find_needed_columns(counters: Sequence[Counting[Any]], selection: Selection) -> tuple[str, ...]:
@@ -256,6 +270,8 @@ def encode_account(account: Account) -> dict[str, Any]:
     return {
         "records": span.messages, "first": span.first, "last": span.last, "untimed": account.untimed,
         "skipped": dict(unread.skipped), "bad": bad,
+        "kinds": [[*kind, *files] for kind, files in account.detected.kinds.items()],
+        "others": account.detected.others,
     }  # fmt: skip
 
 
@@ -272,7 +288,10 @@ def decode_account(value: Mapping[str, Any]) -> Account:
         for reason, (_, listed) in value["bad"].items()
     }
     span = Span(value["records"], value["first"], value["last"])
-    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples))
+    detected = Detected(others=[(str(archive), str(path)) for archive, path in value.get("others", ())])
+    for *kind, files, first in value.get("kinds", ()):
+        detected.add(Kind(*map(str, kind)), str(first), int(files))
+    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples), detected)
 
 
 def _to_bytes(table: pa.Table) -> bytes:

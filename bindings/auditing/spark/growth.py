@@ -25,8 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from bindings.archive.formats.detect import detect, list_formats, refuse_within
+from bindings.archive.formats.detect import detect, refuse_within
 from bindings.archive.formats.lakes import find_table_kind, refuse_part
+from bindings.archive.formats.recognition import list_formats
 from bindings.archive.formats.spark_sink import SINK, list_committed_files
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import parse_address

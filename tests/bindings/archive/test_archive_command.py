@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.detect import FORMATS, detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import encode_line
+from bindings.archive.formats.recognition import FORMATS
 from bindings.archive.inspection import Inspection, inspect_splits
 from bindings.archive.reading import Bad, Bias, Skipped
 from bindings.archive.record import Record, build_batch

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from bindings.archive.formats.detect import FORMATS, detect
+from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import encode_line
+from bindings.archive.formats.recognition import FORMATS
 from bindings.archive.reading import NOT_READ
 from bindings.archive.record import Record, build_batch
 from bindings.commands.archive import archive_command

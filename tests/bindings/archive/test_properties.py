@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.fields import TableBuilder
-from bindings.archive.formats.detect import FORMATS, detect
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.recognition import FORMATS
 from bindings.archive.properties import find_wrong_properties
 from bindings.commands.audit import audit_command
 from exchange.amqp import ContentHeader

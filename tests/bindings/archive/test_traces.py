@@ -219,7 +219,7 @@ def test_rabtap_saves_objects_one_after_another(tmp_path: Path) -> None:
 def test_rabtaps_raw_files_have_their_body_beside_them(tmp_path: Path) -> None:
     (tmp_path / "rabtap-1.json").write_text(json.dumps({k: v for k, v in RABTAP.items() if k != "Body"}))
     (tmp_path / "rabtap-1.dat").write_bytes(b"raw")
-    assert Rabtap().is_companion(tmp_path / "rabtap-1.dat")
+    assert Rabtap().is_companion("rabtap-1.dat", "", ["rabtap-1.json"].__contains__)
     assert [r.message.body for r in read(Rabtap(), tmp_path / "rabtap-1.json").records] == [b"raw"]
 
 
@@ -229,7 +229,7 @@ def test_a_dumped_message_has_its_body_beside_it_and_empty_names_left_out(tmp_pa
     path.write_text(json.dumps({"properties": properties, "headers": {"h": "v"}}, indent=2))
     (tmp_path / "msg-0000").write_bytes(b"body")
     assert QueueDump().recognises(path.read_bytes(), path)
-    assert QueueDump().is_companion(tmp_path / "msg-0000")
+    assert QueueDump().is_companion("msg-0000", "", [path.name].__contains__)
     (record,) = read(QueueDump(), path).records
     assert (record.message.exchange, record.message.routing_key, record.message.body) == ("", "q", b"body")
     assert record.time == 1_795_242_517_000_000
@@ -242,7 +242,7 @@ def test_connect_pairs_values_with_keys_and_headers(tmp_path: Path) -> None:
     (tmp_path / f"{name}.headers.json").write_text('[{"key":"rk","value":"a.b"}]\n[]\n[]\n')
     path = tmp_path / f"{name}.json"
     assert Connect().recognises(path.read_bytes(), path)
-    assert Connect().is_companion(tmp_path / f"{name}.keys.json")
+    assert Connect().is_companion(f"{name}.keys.json", "", [path.name].__contains__)
     result = read(Connect(), path)
     assert [(r.message.exchange, r.message.routing_key, r.message.body, r.offset) for r in result.records] == [
         ("orders", "k1", b'{"v":1}', 10),

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.formats.detect import Archive, detect, recognise_format
+from bindings.archive.formats.detect import Archive, detect
+from bindings.archive.formats.recognition import recognise_format
 from bindings.archive.places import Place
 from bindings.archive.reading import Format
 from bindings.auditing.local import cache as cache_module

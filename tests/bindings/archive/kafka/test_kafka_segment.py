@@ -191,7 +191,7 @@ def test_a_segment_is_recognised_by_its_first_batch(path: Path) -> None:
     assert LITERAL.recognises(whole, path)
     assert LITERAL.recognises(whole[:70] + b"x" * 100_000, path) is False
     assert not LITERAL.recognises(b"{" * 100, path)
-    assert LITERAL.is_companion(path.with_suffix(".index"))
+    assert LITERAL.is_companion(path.with_suffix(".index").name, path.parent.name, lambda name: False)
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out"])

@@ -1,0 +1,209 @@
+"""An audit that looks at most files when it reads them reports what one reports that looks at all of them before."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bindings.archive.formats import detect as detecting
+from bindings.archive.formats import recognition
+from bindings.archive.formats.detect import detect
+from bindings.archive.inspection import Account
+from bindings.archive.places import Place
+from bindings.archive.reading import Format
+from bindings.archive.sums import Detected, Kind
+from bindings.auditing.local import planning, workers
+from bindings.auditing.local.selection import Selection
+from bindings.auditing.local.tasks import Results, Task, decode_account, encode_account
+from bindings.auditing.run import audit, open_traffic
+from bindings.commands.audit import audit_command
+from bindings.report.forms.as_json import encode_json
+from bindings.sources.open import load
+from exchange import Topology
+from exchange.errors import InputError
+from tests.bindings.archive.test_every_format import CASES, parquet
+
+TOPOLOGY = 'vhost "/"\nexchange x: topic\nqueue all\nx -> all: "#"\n'
+
+
+def _table(**columns: Sequence[object]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+LINE = b'{"exchange": "x", "routing_key": "k"}\n'
+OTHERS: list[dict[str, bytes]] = [
+    {"empty": b""}, {"empty.jsonl.gz": gzip.compress(b"")}, {"lines.jsonl.gz": gzip.compress(LINE * 3)},
+    {"README": b"no archive"}, {"_hidden": LINE}, {"cut.parquet": parquet()[:-3]}, {"no.parquet": _table(a=["1"])},
+    {"theirs.parquet": _table(exch=["x"], rkey=["k"])}, {"plain.parquet": _table(exchange=["x"], routing_key=["k"])},
+    {"exchange=x/day=1/theirs.parquet": _table(rkey=["k"])}, {"notes.csv": b"a,b\n1,2\n"},
+    {"m-1-headers+properties.json": b'{"properties": {}, "headers": {}}', "m-1": b"body"},
+    {"r.json": b'{"RoutingKey": 1, "DeliveryTag": 2}', "r.dat": b"body"},
+]  # fmt: skip
+KINDS = [case.files for case in CASES] + OTHERS
+FOLDERS = st.lists(
+    st.tuples(st.sampled_from(["", "a", "b", "a/b", "day=1", "day=1/hour=2"]), st.integers(0, len(KINDS) - 1)),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+def write(root: Path, listed: Sequence[tuple[str, int]]) -> None:
+    for folder, kind in listed:
+        for name, data in KINDS[kind].items():
+            path = root / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+def outcome_of(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except InputError as error:
+        return type(error), str(error)
+
+
+def report_on(roots: Sequence[Path], topology: Topology) -> object:
+    selection = Selection(None)
+    return json.loads(encode_json(replace(audit(topology, roots, selection=selection), made=0)))
+
+
+def estimate(root: Path, topology: Path) -> object:
+    asked = ["-t", str(topology), "--archive-vhost", "*", "--no-spark", "--estimate", "--json", str(root)]
+    result = CliRunner().invoke(audit_command, asked)
+    assert result.exit_code in (0, 2), result.output
+    return (
+        result.stderr if result.exit_code else {**json.loads(result.stdout), "seconds": 0, "hours": 0, "core_hours": 0}
+    )
+
+
+def late(count: int) -> AbstractContextManager[object]:
+    """Look at all files before the audit if there are not more than this."""
+    return patch.object(detecting, "MOST_DETECTED", count)
+
+
+@given(FOLDERS, st.integers(0, 4))
+@example([("", kind) for kind in range(len(KINDS))], 0)
+@example([("", 0), *[("a", kind) for kind in range(len(KINDS))]], 0)
+def test_reports_and_estimates_are_the_same(listed: list[tuple[str, int]], most: int) -> None:
+    with TemporaryDirectory() as folder:
+        root, topology = Path(folder, "in"), Path(folder, "t.bindings")
+        write(root, listed)
+        (root / "link").hardlink_to(next(path for path in sorted(root.rglob("*")) if path.is_file()))
+        topology.write_text(TOPOLOGY)
+        known = load(str(topology))
+        with late(1_000_000):
+            before = [
+                outcome_of(lambda: report_on([root], known)), outcome_of(lambda: report_on([root, root / "a"], known)),
+                estimate(root, topology),
+            ]  # fmt: skip
+        with late(most):
+            assert before == [
+                outcome_of(lambda: report_on([root], known)), outcome_of(lambda: report_on([root, root / "a"], known)),
+                estimate(root, topology),
+            ]  # fmt: skip
+
+
+def test_only_the_first_of_many_files_is_looked_at_before(tmp_path: Path) -> None:
+    for number in range(detecting.MOST_DETECTED + 1):
+        (tmp_path / f"{number:03}.parquet").write_bytes(parquet())
+    looked: list[Place] = []
+    recognise = recognition.recognise_format
+
+    def look(place: Place, known: Sequence[Format]) -> Format | None:
+        looked.append(place)
+        return recognise(place, known)
+
+    archive = detect(str(tmp_path), recognise=look, late=True)
+    assert looked == [str(tmp_path / "000.parquet")]
+    assert {type(form).__name__ for _, form in archive.files[1:]} == {"Undetected"}
+    looked.clear()
+    detect(str(tmp_path), recognise=look)
+    assert len(looked) == detecting.MOST_DETECTED + 1
+
+
+def test_names_are_as_the_user_wrote_them_wherever_files_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, root in ((tmp_path / "in", "./in/"), (tmp_path, "."), (tmp_path / "in", str(tmp_path / "in"))):
+        write(folder, [("", 0), ("z", KINDS.index({"README": b"no archive"}))])
+        with late(1_000_000):
+            known = audit(Topology(), root, selection=Selection(None)).audited.archives
+        with late(0):
+            assert audit(Topology(), root, selection=Selection(None)).audited.archives == known
+        assert [len(archive.others) for archive in known] == [1 + (root == ".")]
+
+
+def test_a_folder_that_names_an_exchange_above_the_archive_is_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the path says it: names of folders count that the user wrote, and those below."""
+    above = tmp_path / "exchange=x"
+    above.mkdir()
+    monkeypatch.chdir(above)
+    write(above / "in", [("", 0), ("a", KINDS.index({"exchange=x/day=1/theirs.parquet": _table(rkey=["k"])}))])
+    (above / "in" / "b.parquet").write_bytes(_table(rkey=["k"]))
+    (other,) = [open_traffic(["in"]).archives[0].other_names]
+    with late(0):
+        assert open_traffic(["in"]).archives[0].other_names == other == ("in/b.parquet",)
+
+
+def test_processes_report_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in", [("", 0), ("a", 3), ("b", 9), ("b", KINDS.index({"README": b"no archive"}))])
+    monkeypatch.setattr(planning, "MIN_BYTES_OF_GROUPS", 1)
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 1)
+    ran: list[int] = []
+    run_groups = workers.run_groups
+
+    def run(groups: Sequence[Sequence[Task]], *given: Any, **named: Any) -> Iterator[Results]:
+        ran.append(len(groups))
+        return run_groups(groups, *given, **named)
+
+    monkeypatch.setattr("bindings.auditing.local.run.run_groups", run)
+    reports = []
+    for most in (1_000_000, 0):
+        with late(most):
+            report = audit(Topology(), tmp_path / "in", selection=Selection(None), jobs=2)
+        reports.append(encode_json(replace(report, made=0)))
+    assert reports[0] == reports[1]
+    assert len(ran) == 2
+
+
+PATHS = st.text("ab/.-", min_size=1, max_size=5)
+KIND = st.builds(
+    Kind, st.sampled_from("ab"), st.sampled_from(["JSON lines", "Parquet"]), st.just("UNKNOWN"), st.just("")
+)
+SEEN = st.lists(st.tuples(st.none() | KIND, PATHS))
+
+
+def add_up(seen: Sequence[tuple[Kind | None, str]]) -> Detected:
+    found = Detected()
+    for kind, path in seen:
+        if kind is None:
+            found.others.append(("a", path))
+        else:
+            found.add(kind, path)
+    return found
+
+
+@given(SEEN, SEEN)
+def test_sums_are_of_all_files_and_survive_the_way_to_another_process(one: list[object], other: list[object]) -> None:
+    whole = add_up([*one, *other])  # type: ignore[list-item]
+    parts = add_up(other) + add_up(one)  # type: ignore[arg-type]
+    assert (parts.kinds, sorted(parts.others)) == (whole.kinds, sorted(whole.others))
+    assert decode_account(json.loads(json.dumps(encode_account(Account(detected=whole))))).detected == whole
