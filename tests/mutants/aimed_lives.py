@@ -215,6 +215,69 @@ LIVES: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/endpoints/kafka/consumer/share.py",
+        f"simulation/test_models.py {SIMULATED}",
+        (
+            "settled records are not acknowledged",
+            "        self._acknowledge(record, AcknowledgeType.ACCEPT)\n",
+            "",
+        ),
+        (
+            "what is settled is given back",
+            "        self._acknowledge(record, AcknowledgeType.ACCEPT)\n",
+            "        self._acknowledge(record, AcknowledgeType.RELEASE)\n",
+        ),
+        (
+            "what is open when the source is closed is accepted",
+            "                self._acknowledge(record, AcknowledgeType.RELEASE)\n        self._consumer",
+            "                self._acknowledge(record, AcknowledgeType.ACCEPT)\n        self._consumer",
+        ),
+        (
+            "parts of a batch are acknowledged with its last record only",
+            "            await asyncio.sleep(COMMIT_EVERY)\n            self._send()",
+            "            await asyncio.sleep(COMMIT_EVERY)",
+        ),
+        (
+            "the next batch is polled while records of this one are open",
+            "            if not self._unsettled:\n                self._poll()",
+            "            if not self._unread:\n                self._poll()",
+        ),
+        (
+            "a late batch is given up",
+            "        return self._lost or self._reasons.trouble",
+            (
+                "        late = self.trouble if self._unsettled else None\n"
+                "        return self._lost or self._reasons.trouble or (None if late is None else Disconnected(late))"
+            ),
+        ),
+        (
+            "what another member has by now is read after a pause",
+            "is_stale = self._polled_at - before > self._group.lock_seconds + FETCHING",
+            "is_stale = False",
+        ),
+        (
+            "a record of an earlier connection is accepted",
+            "        if record not in self._unsettled:  # of an earlier connection\n            return\n",
+            "",
+        ),
+        ("what an earlier connection had read is given to the pump", "        self._unread.clear()\n", ""),
+        (
+            "records of an earlier connection are waited for",
+            "        self._unsettled = set()\n        if calls",
+            "        if calls",
+        ),
+        (
+            "a source that is to take no more polls on",
+            "            if self._is_stopped:\n                raise EndOfStream\n",
+            "",
+        ),
+        (
+            "a missing permission is passed over",
+            "if error.fatal() or error.code() in PERMISSIONS:",
+            "if error.fatal():",
+        ),
+    ),
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/assignment.py",
         SIMULATED,
         (

@@ -27,6 +27,9 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
         "lose", "lose", "down", "hang", "quiet", "rebalance", "rebalance", "fence", "commit", "commit", "remade",
         "remade", "open transaction", "open transaction", "forget", "cut off",
     ),
+    "share": (
+        "lose", "lose", "down", "hang", "quiet", "rebalance", "fence", "fence", "acknowledge", "acknowledge",
+    ),
     "rocketmq": (
         "lose", "lose", "down", "down", "hang", "mute", "rebalance", "rebalance", "commit", "commit", "moved", "remade",
     ),
@@ -36,10 +39,12 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Kind of a source -> its faults."""
 
-SHARED: Final = ("queue", "log", "rabbitmq", "rocketmq", "orderly")
+SHARED: Final = ("queue", "log", "rabbitmq", "share", "rocketmq", "orderly")
 """Kinds of sources that several workers share here."""
 UNORDERED: Final = ("queue", "rabbitmq")
 """Those of which the order of a key is kept within a worker only."""
+SCATTERED: Final = ("share",)
+"""Those that have no order."""
 
 OF_MODEL: Final = (
     "lose", "lose", "down", "wrong", "hang", "slow", "slow", "mute", "twice", "refuse", "refuse", "push back",
@@ -215,7 +220,7 @@ def make_plan(seed: int) -> Plan:
     """Make the plan of a seed."""
     random = Random(seed)
     workers = random.choice((1, 1, 1, 2))
-    systems = ("queue", "log", "rabbitmq", "kafka", "kafka", "rocketmq", "orderly")
+    systems = ("queue", "log", "rabbitmq", "kafka", "kafka", "share", "rocketmq", "orderly")
     sources = tuple(random.choices(systems if workers == 1 else SHARED, k=random.choice((1, 1, 2))))
     targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive" if workers == 1 else "model", "rocketmq"))
     messages = random.choice((6, 16, 40))

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from bridge.pump.pump import Pump
+from tests.simulation.kafka_share import share_simulated
 from tests.simulation.kafka_source import kafka_simulated
 from tests.simulation.loop import simulate
 from tests.simulation.plan import TO_MISTAKE, Fault, File, Plan
@@ -46,8 +47,8 @@ def play(plan: Plan) -> Outcome:
     random = Random(plan.seed)
     world = World(plan, random)
     with (
-        _without_logs(), rabbitmq_simulated(), kafka_simulated(), rocketmq_simulated(), pipelines_simulated(world),
-        make_disk(plan) as disk,
+        _without_logs(), rabbitmq_simulated(), kafka_simulated(), share_simulated(), rocketmq_simulated(),
+        pipelines_simulated(world), make_disk(plan) as disk,
     ):  # fmt: skip
         try:
             _, seconds = simulate(Life(world, disk).live(), random)

@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.simulation.archive import ModelArchive, archive_simulated
 from tests.simulation.kafka import KafkaServer
+from tests.simulation.kafka_share import ShareTopic
+from tests.simulation.kafka_share_group import ModelShareGroup
 from tests.simulation.kafka_source import KafkaTopic
 from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.plan import TARGETS, Fault, Plan
@@ -52,7 +54,7 @@ class Systems:
         """Make a client that reads; nothing changes before it takes the place of another."""
         kinds: dict[str, Callable[[str, World, Any], Client]] = {
             "queue": QueueSource, "log": LogSource, "rabbitmq": RabbitmqQueue, "kafka": KafkaTopic,
-            "rocketmq": RocketmqTopic, "orderly": RocketmqTopic,
+            "share": ShareTopic, "rocketmq": RocketmqTopic, "orderly": RocketmqTopic,
         }  # fmt: skip
         return kinds[name.partition("-")[0]](name, self.world, self.brokers[name])
 
@@ -99,6 +101,8 @@ def _make_broker(kind: str) -> Any:
     """Make what outlives the clients of a kind of source."""
     if kind == "kafka":
         return ModelTopic()
+    if kind == "share":
+        return ModelShareGroup()
     return ModelBroker("in", 2) if kind in ("rocketmq", "orderly") else Broker()
 
 

@@ -10,10 +10,13 @@ from random import Random
 import pytest
 
 from bridge.endpoint import Source, Target
+from bridge.endpoints.kafka.consumer.share_group import LOCK_SECONDS, SAFE_DELIVERIES
 from bridge.interop import to_rocketmq
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange import Message
+from tests.simulation.kafka_share import ShareTopic, share_simulated
+from tests.simulation.kafka_share_group import ModelShareGroup
 from tests.simulation.kafka_source import KafkaTopic, kafka_simulated
 from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.loop import simulate
@@ -22,6 +25,7 @@ from tests.simulation.rocketmq import RocketmqServer, RocketmqTopic, rocketmq_si
 from tests.simulation.rocketmq_broker import ModelBroker
 from tests.simulation.world import World
 from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
+from tests.support.bridge.share_behaviour import MakePlace, ShareBehaviour, place_of_share_group
 
 
 @pytest.fixture(params=[1, 3], ids=["one partition", "three partitions"])
@@ -60,6 +64,32 @@ class TestModelTopic(SourceBehaviour):
     @pytest.fixture
     def place(self, topic_place: Place) -> Place:
         return topic_place
+
+
+class TestModelShareGroup(ShareBehaviour):
+    """`ShareSource` over `ModelShareGroup`; `test_kafka_share_live` has brokers."""
+
+    @pytest.fixture
+    def make_place(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePlace]:
+        monkeypatch.setattr(asyncio, "run", lambda work: simulate(work, Random(1))[0])
+        world = World(Plan(0, window=2_000), Random(2))
+
+        def make(lock_seconds: float = LOCK_SECONDS, limit: int = SAFE_DELIVERIES) -> Place:
+            group = ModelShareGroup(1, lock_seconds, limit)
+
+            def make_source() -> Source:
+                source: Source = ShareTopic("read", world, group).endpoint
+                return source
+
+            def put(messages: Sequence[Message]) -> None:
+                for each in messages:
+                    group.put(0, each.routing_key.encode(), each.body)
+
+            return place_of_share_group(make_source, put)
+
+        with share_simulated():
+            yield make
+        assert {each.promise for each in world.broken} <= {"bounded redelivery"}  # of a plan without a fault
 
 
 REFUSED = Message("", "key.0", body=b"refused")

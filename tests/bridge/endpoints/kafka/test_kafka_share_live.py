@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType  # type: ignore[attr-defined]
 
-from bridge.endpoint import Disconnected, EndOfStream, Failure
+from bridge.endpoint import Disconnected, Failure
 from bridge.endpoints.kafka.config import KafkaSource
 from bridge.endpoints.kafka.consumer import share
 from bridge.endpoints.kafka.consumer.share import ShareSource
-from bridge.endpoints.kafka.consumer.share_group import LIMIT
+from bridge.endpoints.kafka.consumer.share_group import LIMIT, LOCK_SECONDS, SAFE_DELIVERIES
 from bridge.endpoints.memory import MemoryTarget
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
@@ -24,14 +22,13 @@ from tests.support.bridge.behaviour import (
     QUICK,
     Place,
     Silent,
-    SourceBehaviour,
     bodies,
-    check_nothing_more,
     make_messages,
     on_a_loop,
     read_all_of,
     router_to,
 )
+from tests.support.bridge.share_behaviour import MakePlace, ShareBehaviour, place_of_share_group
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import Topics, topics_at
@@ -73,161 +70,23 @@ def source_of(topics: Topics, topic: str, **more: Any) -> ShareSource:
 
 
 @pytest.fixture
-def place(topics: Topics) -> Place:
-    """Make a topic of one partition: a poll gives records of one, and nothing else is read before they are settled."""
-    read = make_read_topic(topics)
+def make_place(topics: Topics) -> MakePlace:
+    """Make topics of one partition: a poll gives records of one, and nothing else is read before they are settled."""
 
-    def put_all(messages: Sequence[Message]) -> None:
-        topics.put(read, [(message.routing_key.encode(), message.body) for message in messages])
+    def make(lock_seconds: float = LOCK_SECONDS, limit: int = SAFE_DELIVERIES) -> Place:
+        lock = str(int(lock_seconds * 1_000))
+        read = make_read_topic(topics, share_record_lock_duration_ms=lock, share_delivery_count_limit=str(limit))
 
-    def refuse(*_: object) -> Any:
-        raise AssertionError("no target is tested")
+        def put_all(messages: Sequence[Message]) -> None:
+            topics.put(read, [(message.routing_key.encode(), message.body) for message in messages])
 
-    return Place(
-        make_source=lambda: source_of(topics, read),
-        make_target=refuse,
-        put=put_all,
-        read_all=refuse,
-        longest=900_000,
-        settles_to_read_on=True,
-    )
+        return place_of_share_group(lambda: source_of(topics, read), put_all)
+
+    return make
 
 
-class TestShareSource(SourceBehaviour):
+class TestShareSource(ShareBehaviour):
     """`ShareSource`."""
-
-
-@contextmanager
-def lasting(seconds: float) -> Iterator[None]:
-    """Assert that the block took less than so many seconds."""
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < seconds
-
-
-@on_a_loop
-async def test_members_share_one_partition_and_each_record_goes_to_one_of_them(topics: Topics) -> None:
-    topic = make_read_topic(topics)
-    members = [source_of(topics, topic, window=20) for _ in range(3)]
-    for member in members:
-        await member.open()
-    counts: list[Counter[bytes]] = [Counter() for _ in members]
-
-    async def work(member: ShareSource, count: Counter[bytes]) -> None:
-        while True:
-            for delivery in await member.read(5):
-                count[delivery.message.body] += 1
-                member.settle(delivery)
-
-    working = [asyncio.ensure_future(work(*each)) for each in zip(members, counts, strict=True)]
-    written = 0
-    while written < 600 or not all(counts):  # until the last of them is a member
-        await asyncio.to_thread(put, topics, topic, written, written + 20)
-        written += 20
-    await until(lambda: sum(map(Counter.total, counts)) >= written)
-    for task, member in zip(working, members, strict=True):
-        task.cancel()
-        await member.close()
-    assert sum(counts, Counter()) == Counter(b"%d" % n for n in range(written))
-
-
-@on_a_loop
-async def test_what_is_settled_stays_settled_and_the_rest_comes_again_at_once_with_its_count(topics: Topics) -> None:
-    topic = make_read_topic(topics)
-    put(topics, topic, 0, 10)
-    one, two = source_of(topics, topic), source_of(topics, topic)
-    await one.open()
-    found = await read_all_of(one, 10)
-    assert not any(delivery.redelivered for delivery in found)
-    for delivery in found[::2]:
-        one.settle(delivery)
-    await one.close()
-    await two.open()
-    with lasting(10):  # its locks last for 30 s
-        again = await read_all_of(two, 5)
-    assert sorted(bodies(again)) == sorted(bodies(found[1::2]))
-    assert all(delivery.redelivered for delivery in again)
-    await two.close()
-
-
-@on_a_loop
-async def test_a_batch_that_is_late_is_finished_and_comes_twice(topics: Topics) -> None:
-    topic = make_read_topic(topics, share_record_lock_duration_ms="1500")
-    put(topics, topic, 0, 5)
-    source = source_of(topics, topic)
-    await source.open()
-    found = await read_all_of(source, 5)
-    await until(lambda: source.trouble is not None)
-    assert "5 records of a batch" in str(source.trouble)
-    assert "not settled after" in str(source.trouble)
-    await check_nothing_more(source)
-    assert source.lost is None
-    for delivery in found:
-        source.settle(delivery)
-    assert source.trouble is None
-    again = await read_all_of(source, 5)
-    assert sorted(bodies(again)) == sorted(bodies(found))
-    assert all(delivery.redelivered for delivery in again)
-    for delivery in again:
-        source.settle(delivery)
-    await check_nothing_more(source)
-    await source.close()
-
-
-@on_a_loop
-async def test_what_was_fetched_before_a_long_pause_is_given_back_as_another_member_has_it(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(share, "FETCHING", 0.0)
-    topic = make_read_topic(topics, share_record_lock_duration_ms="1000")
-    paused, other = source_of(topics, topic), source_of(topics, topic)
-    await paused.open()
-    await other.open()
-    await check_nothing_more(paused)
-    put(topics, topic, 0, 5)  # its last fetch is still under way
-    found = await read_all_of(other, 5)
-    for delivery in found:
-        other.settle(delivery)
-    assert sorted(bodies(found)) == [b"%d" % n for n in range(5)]
-    await check_nothing_more(paused)
-    await paused.close()
-    await other.close()
-
-
-@on_a_loop
-async def test_a_stop_gives_the_rest_of_the_batch_and_nothing_else(topics: Topics) -> None:
-    topic = make_read_topic(topics)
-    put(topics, topic, 0, 10)
-    source = source_of(topics, topic)
-    await source.open()
-    first = await source.read(4)
-    assert await source.stop_taking()
-    put(topics, topic, 10, 20)
-    rest = await read_all_of(source, 10 - len(first))
-    for delivery in [*first, *rest]:
-        source.settle(delivery)
-    with pytest.raises(EndOfStream):
-        await source.read(1)
-    await source.close()
-    await source.open()
-    assert sorted(bodies(await read_all_of(source, 10))) == [b"%d" % n for n in range(10, 20)]
-    await source.close()
-
-
-@on_a_loop
-async def test_the_last_delivery_of_a_record_is_shown(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
-    topic = make_read_topic(topics, share_delivery_count_limit="3")
-    put(topics, topic, 0, 1)
-    source = source_of(topics, topic)
-    for count in range(3):
-        await source.open()
-        [delivery] = await read_all_of(source, 1)
-        assert source.most_deliveries == count
-        assert ("for the last time" in caplog.text) is (count == 2)
-        if count < 2:
-            await source.close()
-    source.settle(delivery)
-    await source.close()
 
 
 @on_a_loop
