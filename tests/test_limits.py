@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -29,14 +29,16 @@ PROBES: Final = "asked again and again by what has a limit of its own"
 MEANT: Final = "the time that a test is about"
 ALLOWED: Final = {
     "bindings/archive/rocketmq/test_rocketmq_store_live.py": (1, "how long sending may go on after the kill"),
+    "bridge/daemon/test_pipelines.py": (1, "has a virtual clock"),
     "bridge/consumers/requests/test_requester.py": (1, "has a virtual clock"),
     "bridge/endpoints/kafka/test_kafka_transactions.py": (1, "has a virtual clock"),
     "bridge/endpoints/rocketmq/test_rocketmq_hung_live.py": (1, MEANT),
     "bridge/rocketmq/test_rocketmq_share.py": (1, MEANT),
     "chaos/daemon.py": (1, PROBES),
-    "chaos/places.py": (2, "how long nothing comes at most until what is there is taken for all"),
+    "chaos/places.py": (1, "how long nothing comes at most until what is there is taken for all"),
     "dist/compose.py": (1, PROBES),
     "fuzz/watch.py": (1, "the time a process gets to write its stacks before it is killed"),
+    "simulation/test_wakeups.py": (1, "has a virtual clock"),
     "support/servers.py": (4, PROBES),
     "support/unsteady.py": (1, PROBES),
 }
@@ -45,7 +47,11 @@ ALLOWED: Final = {
 
 def find_limits(source: str) -> Iterator[int]:
     """Yield the line of each limit of a wait that is a number: of seconds, or of looks between which it sleeps."""
-    for call in walk(ast.parse(source)) if HINT.search(source) else ():
+    if not HINT.search(source):
+        return
+    tree = ast.parse(source)
+    numbers = {name: value for each in tree.body for name, value in _name_number(each)}
+    for call in walk(tree):
         if not isinstance(call, ast.Call):
             if _adds_number_to_clock(call) or _counts_looks(call):
                 yield call.lineno
@@ -57,8 +63,31 @@ def find_limits(source: str) -> Iterator[int]:
         place = WAITS[name]
         given = [call.args[place]] if place is not None and len(call.args) > place else []
         for each in given + [keyword.value for keyword in call.keywords if keyword.arg in NAMES]:
-            if isinstance(each, ast.Constant) and isinstance(each.value, int | float) and LEAST <= each.value < MOST:
+            value = _read_number(each, numbers)
+            if value is not None and LEAST <= value < MOST:
                 yield each.lineno
+
+
+def _name_number(node: ast.stmt) -> Iterator[tuple[str, float]]:
+    """Yield the name and the value of a constant of a module that is a number."""
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        [target, *_] = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = _read_number(node.value, {})
+        if isinstance(target, ast.Name) and value is not None:
+            yield target.id, value
+
+
+def _read_number(node: ast.AST | None, numbers: Mapping[str, float]) -> float | None:
+    """Return the number that an expression is: a literal, a constant of the module, or some times or part of these."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int | float) else None
+    if isinstance(node, ast.Name):
+        return numbers.get(node.id)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+        left, right = _read_number(node.left, numbers), _read_number(node.right, numbers)
+        if left is not None and right:
+            return left * right if isinstance(node.op, ast.Mult) else left / right
+    return None
 
 
 def _adds_number_to_clock(node: ast.AST) -> TypeGuard[ast.BinOp]:
@@ -96,6 +125,7 @@ def _counts_looks(node: ast.AST) -> TypeGuard[ast.For]:
 def test_a_limit_that_is_a_number_is_found() -> None:
     source = "future.result(30)\nwait_for(work(), 60)\nprocess.wait(timeout=10.0)\n"
     assert sorted(find_limits(source)) == [1, 2, 3]
+    assert [*find_limits("SECONDS: Final = 30.0\nprocess.wait(SECONDS / 2)\nprocess.wait(elsewhere.SECONDS)\n")] == [2]
     assert [*find_limits("end = time.monotonic() + 30\n")] == [*find_limits("end = monotonic() + SECONDS\n")] == [1]
     assert [*find_limits("for _ in range(100):\n    if found():\n        break\n    time.sleep(0.1)\n")] == [1]
     assert not [*find_limits("for n in range(3):\n    time.sleep(n)\n")]

@@ -17,6 +17,7 @@ from tests.support.kafka.broker import image_for_transactions
 from tests.support.servers import SERVERS, ServerKind, connect_docker, kafka_environment, rocketmq_environment
 from tests.support.starting import Unavailable, has_ended, read_log, wait_for_service
 from tests.support.unique import free_port
+from tests.support.waiting import find_limit
 
 SIDES: Final = ("source", "target")
 
@@ -104,7 +105,7 @@ class Broker(ABC):
         container = self._container.get_wrapped_container()
         if kill:
             container.kill()
-            container.wait(timeout=GRACE)
+            container.wait(timeout=find_limit())
         else:
             container.stop(timeout=GRACE)
 

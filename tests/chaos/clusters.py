@@ -18,6 +18,7 @@ from tests.support.kafka.broker import image_for_transactions
 from tests.support.servers import SERVERS, connect_docker
 from tests.support.starting import Unavailable, wait_for_service
 from tests.support.unique import free_ports
+from tests.support.waiting import find_limit
 
 NODES: Final = 3
 COOKIE: Final = "chaos"
@@ -92,7 +93,7 @@ class Cluster(Broker):
     def kill_node(self, n: int) -> None:
         """End a node with SIGKILL."""
         self._containers[n + 1].kill()
-        self._containers[n + 1].wait(timeout=GRACE)
+        self._containers[n + 1].wait(timeout=find_limit())
 
     def pause_node(self, n: int) -> None:
         """Freeze a node: its connections stay open, and it answers nothing."""

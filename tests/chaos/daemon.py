@@ -33,7 +33,6 @@ exchange = "chaos"
 {target}
 {rest}"""
 
-SECONDS: Final = 60.0
 LOOK: Final = 0.25
 
 
@@ -102,7 +101,7 @@ class Daemon:
         """Let it drain and end, and return its exit code."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(SECONDS)
+        return self._process.wait(find_limit())
 
     def suspend(self) -> None:
         """Freeze it with SIGSTOP; its connections stay open."""

@@ -289,9 +289,9 @@ class Topic(Readable, Writable):
     def delete_topic(self) -> None:
         """Delete the topic, and wait until it is gone."""
         self.topics.made.remove(self.name)
-        self.topics.admin.delete_topics([self.name])[self.name].result(SILENCE)
-        deadline = time.monotonic() + SILENCE
-        while self.name in self.topics.admin.list_topics(timeout=SILENCE).topics and time.monotonic() < deadline:
+        self.topics.admin.delete_topics([self.name])[self.name].result(find_limit())
+        deadline = time.monotonic() + find_limit()
+        while self.name in self.topics.admin.list_topics(timeout=find_limit()).topics and time.monotonic() < deadline:
             time.sleep(0.1)
         self._put = 0
 
@@ -302,7 +302,7 @@ class Topic(Readable, Writable):
 
     def add_partitions(self, total: int) -> None:
         """Add partitions to the topic, up to ``total``."""
-        self.topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(SILENCE)
+        self.topics.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result(find_limit())
         self.partitions = total
 
     def table(self) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bindings.sources.recording.file import read_recording
 from bindings.sources.recording.model import Recording
+from tests.support.waiting import find_limit
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 20
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Recorded:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal; return the exit code."""
         self.process.send_signal(number)
-        _, self.err = self.process.communicate(timeout=SECONDS)
+        _, self.err = self.process.communicate(timeout=find_limit())
         return self.process.returncode
 
 

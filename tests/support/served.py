@@ -25,7 +25,6 @@ from bindings.sources.open import open_source
 from tests.support.waiting import find_limit
 
 ROOT: Final = Path(__file__).parents[2]
-SECONDS: Final = 30.0
 TOKEN: Final = "a-token"  # noqa: S105
 
 
@@ -56,7 +55,7 @@ class Process(Served):
     def end(self, number: signal.Signals = signal.SIGINT) -> tuple[int, str]:
         """End it by a signal, and return its exit code and what it wrote to standard error."""
         self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=SECONDS)
+        _, err = self.process.communicate(timeout=find_limit())
         return self.process.returncode, err.decode()
 
 

@@ -16,9 +16,7 @@ from bindings.http import listener
 from bindings.http.handler import Handler
 from bindings.http.hosts import HostCheck
 from bindings.http.listener import Server, make_server
-from tests.support.waiting import wait_until
-
-SECONDS = 30.0
+from tests.support.waiting import find_limit, wait_until
 
 
 class Answers(Handler):
@@ -41,7 +39,7 @@ def serve(handler: type[Handler] = Answers) -> Iterator[tuple[Server, int]]:
 
 
 def connect(port: int, sent: bytes = b"") -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+    client = socket.create_connection(("127.0.0.1", port), timeout=find_limit())
     client.sendall(sent)
     return client
 
@@ -127,13 +125,13 @@ def test_a_client_that_is_being_answered_is_not_cut_off_when_more_come() -> None
     class Slow(Answers):
         def answer_to(self, method: str, path: str) -> None:
             asked.set()
-            assert may_answer.wait(SECONDS)
+            assert may_answer.wait(find_limit())
             super().answer_to(method, path)
 
     request = b"GET /one HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with serve(Slow) as (server, port), connect(port, request) as one:
         server._most = 1
-        assert asked.wait(SECONDS)
+        assert asked.wait(find_limit())
         with connect(port) as other:
             assert receive_all(other) == b""
         may_answer.set()
@@ -203,7 +201,7 @@ def test_a_client_of_http_1_0_is_answered_and_disconnected() -> None:
 
 def test_head_is_get_without_its_body() -> None:
     with serve() as (_, port):
-        client = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+        client = HTTPConnection("127.0.0.1", port, timeout=find_limit())
         lengths = []
         for method in ("GET", "HEAD"):
             client.request(method, "/ready")

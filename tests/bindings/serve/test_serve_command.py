@@ -14,11 +14,9 @@ from tests.support.program import invoke
 from tests.support.served import Served, serve
 from tests.support.waiting import find_limit, wait_until
 
-SECONDS = 30.0
-
 
 def ask(served: Served, question: str, token: str = "", host: str = "localhost", **fields: Any) -> tuple[int, Any]:
-    client = HTTPConnection("127.0.0.1", served.port, timeout=SECONDS)
+    client = HTTPConnection("127.0.0.1", served.port, timeout=find_limit())
     try:
         headers = {"Content-Type": "application/json", "X-Hashstar-Token": token or served.token, "Host": host}
         client.request("POST", f"/api/{question}", json.dumps(fields), headers)

@@ -69,8 +69,6 @@ url = "archive:out"
 queues = { all = ".", some = "some" }
 """
 
-SECONDS = 60.0
-
 
 def write_config(tmp_path: Path, text: str, count: int = 300) -> Path:
     """Write a configuration, its topology and an archive; return the path of the configuration."""
@@ -89,7 +87,7 @@ def program(*arguments: str) -> list[str]:
 
 def run_program(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
-    return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=SECONDS, check=False)
+    return subprocess.run(program(*arguments), capture_output=True, text=True, timeout=find_limit(), check=False)
 
 
 def run_check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str]:
@@ -142,7 +140,7 @@ class Running:
 
     def wait_for_exit(self) -> int:
         """Wait until it ends, and return its exit code."""
-        return self.process.wait(SECONDS)
+        return self.process.wait(find_limit())
 
 
 @contextmanager
@@ -322,7 +320,13 @@ def test_a_hangup_while_the_configuration_is_read_is_not_lost(tmp_path: Path) ->
             )  # so the configuration is read; nothing runs yet
             bridge.process.send_signal(signal.SIGHUP)
             pipe.write(TOPOLOGY[9:].encode())
-        bridge.event("reload refused")  # as nothing is left to read
+
+        def is_refused() -> bool:
+            """Read nothing, which needs somebody who opens the pipe to write: without, it would be waited for."""
+            os.close(os.open(tmp_path / "pipe", os.O_WRONLY))
+            return "reload refused" in [event["event"] for event in bridge.events()]
+
+        wait_until(is_refused)
         wait_until(lambda: bridge.status()["sources"][0]["messages"] == 300)
         bridge.process.terminate()
         assert bridge.wait_for_exit() == 0
@@ -368,7 +372,7 @@ def test_a_log_that_nobody_reads_delays_neither_messages_nor_the_end(follows: bo
         if follows:
             wait_until((tmp_path / "out").exists)
             process.terminate()
-        assert process.wait(SECONDS) == 0
+        assert process.wait(find_limit()) == 0
     finally:
         process.kill()
         process.wait()

@@ -22,9 +22,6 @@ from tests.support.bridge.behaviour import on_a_loop
 from tests.support.unique import free_port
 from tests.support.waiting import find_limit, until
 
-SECONDS = 60.0
-"""Seconds after which a test counts as hanging."""
-
 
 class Journal:
     """A journal that keeps the names of events."""
@@ -47,7 +44,7 @@ async def run_to_end(codes: Sequence[int]) -> int:
     config: Any = SimpleNamespace(workers=len(codes), path="bridge.toml")
     journal: Any = Journal()
     command = program(f"os._exit({list(codes)}[number - 1])")
-    return await asyncio.wait_for(run_workers(config, journal, command), SECONDS)
+    return await asyncio.wait_for(run_workers(config, journal, command), find_limit())
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,10 @@ async def test_a_worker_that_dies_while_stopping_has_not_settled_everything(tmp_
     journal: Any = Journal()
     worker = _Worker(1, program(text), journal)
     running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(find_limit()):
         await until(ready.exists)
     worker.signal(signal.SIGTERM)
-    assert await asyncio.wait_for(running, SECONDS) == NOT_SETTLED
+    assert await asyncio.wait_for(running, find_limit()) == NOT_SETTLED
     assert worker.code == NOT_SETTLED
     assert journal.events == []  # it is not started again
 
@@ -117,7 +114,7 @@ async def test_a_worker_that_dies_is_started_again_the_later_the_more_often_it_d
     text = f"f = open({str(count)!r}, 'a+'); f.write('x'); f.seek(0); os._exit(3 if len(f.read()) < 3 else 0)"
     journal: Any = Journal()
     worker = _Worker(1, program(text.replace("f.seek", "f.flush(); f.seek")), journal)
-    assert await asyncio.wait_for(worker.run(), SECONDS) == SETTLED
+    assert await asyncio.wait_for(worker.run(), find_limit()) == SETTLED
     assert worker.code == SETTLED
     assert count.read_text() == "xxx"
     assert journal.events == ["worker died"] * 2
@@ -132,7 +129,7 @@ async def test_workers_end_when_their_run_is_cancelled() -> None:
     await asyncio.sleep(0.1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):  # which is raised only after both have ended
-        await asyncio.wait_for(running, SECONDS)
+        await asyncio.wait_for(running, find_limit())
 
 
 HELD = """

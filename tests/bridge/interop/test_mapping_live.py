@@ -20,8 +20,6 @@ from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
-SECONDS = 30.0
-
 
 class Topic:
     """A new topic with one partition."""
@@ -31,7 +29,7 @@ class Topic:
         self.name = unique_name("mapping")
         self.count = 0
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.admin.create_topics([NewTopic(self.name, 1, 1)])[self.name].result(SECONDS)
+        self.admin.create_topics([NewTopic(self.name, 1, 1)])[self.name].result(find_limit())
 
     def through(self, records: Sequence[Record]) -> list[Record]:
         """Produce records, and return them as they are consumed."""
@@ -42,7 +40,7 @@ class Topic:
             given: dict[str, Any] = {} if record.timestamp is None else {"timestamp": record.timestamp}
             headers: Any = list(record.headers)
             producer.produce(self.name, record.value, record.key, partition=0, headers=headers, **given)
-        assert producer.flush(SECONDS) == 0
+        assert producer.flush(find_limit()) == 0
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.name})
         try:
             consumer.assign([TopicPartition(self.name, 0, start)])
@@ -76,7 +74,7 @@ def record_of(message: Any) -> Record:
 def topic(kafka: Server) -> Iterator[Topic]:
     topic = Topic(kafka.url)
     yield topic
-    topic.admin.delete_topics([topic.name])[topic.name].result(SECONDS)
+    topic.admin.delete_topics([topic.name])[topic.name].result(find_limit())
 
 
 @pytest.mark.smoke

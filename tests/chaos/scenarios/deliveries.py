@@ -20,6 +20,7 @@ from tests.chaos.places import PARTITIONS, Queue, Topic, Writable
 from tests.chaos.scenarios.connections import close_quietly
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.waiting import find_limit
 
 TIMES: Final = 25
 """Number of kills: more than the 20 deliveries that a quorum queue of RabbitMQ 4 allows by default."""
@@ -29,7 +30,6 @@ CONSUMER_TIMEOUT: Final = 5.0
 TICK: Final = 1.0
 """Seconds between the broker's checks for that; a minute by default."""
 FEWER: Final = 3
-CHECK_SECONDS: Final = 60.0
 
 
 def _quorum_to_topic(trial: Trial) -> tuple[Queue, Topic]:
@@ -40,7 +40,7 @@ def _quorum_to_topic(trial: Trial) -> tuple[Queue, Topic]:
 def _check(trial: Trial, daemon: Daemon) -> None:
     """Run ``hashstar bridge check``, which must find nothing wrong."""
     command = [sys.executable, "-m", "bridge.cli", "bridge", "check", str(daemon.config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=find_limit(), check=False)
     trial.require(done.returncode == 0, f"check: exit code {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}")
 
 

@@ -27,7 +27,6 @@ from tests.support.waiting import find_limit, until
 pytestmark = pytest.mark.live
 
 EXCHANGE = "amq.topic"
-SECONDS = 30.0
 
 
 @dataclass
@@ -53,9 +52,9 @@ class Place:
             EXCHANGE, f"{self.queue}.{key}", body, pika.BasicProperties(**properties), mandatory=True
         )
 
-    def get(self, queue: str, seconds: float = SECONDS) -> tuple[Any, Any, bytes]:
+    def get(self, queue: str, seconds: float | None = None) -> tuple[Any, Any, bytes]:
         """Take the next message of a queue, within so many seconds."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (find_limit() if seconds is None else seconds)
         while True:
             method, properties, body = self.channel.basic_get(queue, auto_ack=True)
             if method is not None:
@@ -127,7 +126,7 @@ def client(request: pytest.FixtureRequest) -> Open:
 
 def run(work: Awaitable[None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(3 * SECONDS):
+        async with asyncio.timeout(find_limit()):
             await work
 
     asyncio.run(bounded())

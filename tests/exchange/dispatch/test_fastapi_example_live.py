@@ -22,7 +22,6 @@ from tests.support.unique import free_port, unique_name
 from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
-SECONDS = 40.0
 
 
 @contextmanager
@@ -88,7 +87,7 @@ def test_the_service_consumes_replies_and_leaves_in_order(rabbitmq: Server) -> N
             publish("order.us.created", {"id": "19"}, message_id="last")
             until(lambda: client.get("/orders/19").status_code == 200)
             process.send_signal(signal.SIGTERM)
-            printed, _ = process.communicate(timeout=SECONDS)
+            printed, _ = process.communicate(timeout=find_limit())
         assert process.returncode in (0, -signal.SIGTERM), printed  # uvicorn raises the signal again at its end
         assert "Application shutdown complete." in printed
         assert channel.queue_declare(queue, passive=True).method.message_count == 0

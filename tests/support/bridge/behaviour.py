@@ -26,8 +26,6 @@ from tests.support.waiting import find_limit, until
 
 P = ParamSpec("P")
 
-SECONDS = 60.0
-"""Maximum number of seconds that a test waits for something."""
 
 KEYS = 7
 QUICK = Policy(window=100, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0.2), drain=10.0)
@@ -130,7 +128,7 @@ async def read_all_of(source: Source, count: int) -> list[Delivery]:
     """Read ``count`` deliveries."""
     deliveries: list[Delivery] = []
     while len(deliveries) < count:
-        deliveries += await asyncio.wait_for(source.read(count - len(deliveries)), SECONDS / 2)
+        deliveries += await asyncio.wait_for(source.read(count - len(deliveries)), find_limit())
     return deliveries
 
 
@@ -410,7 +408,7 @@ class Reports:
 
     async def _next(self) -> None:
         self._news.clear()
-        await asyncio.wait_for(self._news.wait(), SECONDS / 2)
+        await asyncio.wait_for(self._news.wait(), find_limit())
 
 
 def send_to(

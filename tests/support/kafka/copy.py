@@ -22,12 +22,10 @@ from bridge.endpoints.topics import TopicDestination
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from tests.support.bridge.behaviour import router_to
+from tests.support.waiting import find_limit
 
 SOON_MISSED = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500}
 """Settings of a member whose death is noticed sooner than other brokers than `kafka_broker` allow."""
-
-SECONDS = 60.0
-"""A process that takes longer to stop hangs."""
 
 
 class Journal:
@@ -96,7 +94,7 @@ class Copying:
     def stop(self) -> None:
         """End it with SIGTERM, and assert that all was well."""
         self._process.terminate()
-        code, output = self._process.wait(SECONDS), self.read_output()
+        code, output = self._process.wait(find_limit()), self.read_output()
         self._output.close()
         assert code == 0, output
 

@@ -26,7 +26,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, stretch, wait_until
 
-SECONDS = 60.0
 ANSWER = 10.0
 
 
@@ -46,10 +45,10 @@ class Topics:
         """Make a topic, and return its name."""
         topic = name or unique_name("topic")
         made = self.admin.create_topics([NewTopic(topic, partitions, replicas, config=dict(config or {}))])
-        made[topic].result(SECONDS)
+        made[topic].result(find_limit())
         self.made.append(topic)
         deadline = time.monotonic() + find_limit()
-        while topic not in self.admin.list_topics(timeout=SECONDS).topics:
+        while topic not in self.admin.list_topics(timeout=find_limit()).topics:
             assert time.monotonic() < deadline
         return topic
 
@@ -78,19 +77,19 @@ class Topics:
                     producer.poll(0.1)
                 else:
                     break
-        assert producer.flush(SECONDS) == 0
+        assert producer.flush(find_limit()) == 0
         producer.close()
 
-    def read(self, topic: str, count: int, seconds: float = SECONDS, **settings: Any) -> list[Any]:
+    def read(self, topic: str, count: int, seconds: float | None = None, **settings: Any) -> list[Any]:
         """Return all messages when there are ``count``, each partition in its order, without aborted ones."""
         consumer = Consumer(
             {**self.settings, "group.id": unique_name("group"), "enable.partition.eof": True, **settings}
         )
         found: list[Any] = []
         try:
-            partitions = consumer.list_topics(topic, SECONDS).topics[topic].partitions
+            partitions = consumer.list_topics(topic, find_limit()).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-            deadline = time.monotonic() + stretch(seconds)
+            deadline = time.monotonic() + (find_limit() if seconds is None else stretch(seconds))
             ends: set[int | None] = set()
             while (len(found) < count or len(ends) < len(partitions)) and time.monotonic() < deadline:
                 for message in consumer.consume(1_000, 0.1):
@@ -141,19 +140,19 @@ class Topics:
         rest = (*where, AclOperation.ALL, AclPermissionType.ALLOW)
         denied = (*where, operation, AclPermissionType.DENY)
         for made in self.admin.create_acls([AclBinding(*rest), AclBinding(*denied)]).values():
-            made.result(SECONDS)
+            made.result(find_limit())
         if what == ResourceType.TOPIC:  # a broker hears of it a moment later
             wait_until(lambda: not self._is_allowed(topic, operation))
         try:
             yield
         finally:
             for gone in self.admin.delete_acls([AclBindingFilter(*rest), AclBindingFilter(*denied)]).values():
-                gone.result(SECONDS)
+                gone.result(find_limit())
 
     def _is_allowed(self, topic: str, operation: Any) -> bool:
         asked = self.admin.describe_topics(TopicCollection([topic]), include_authorized_operations=True)
         try:
-            return operation in asked[topic].result(SECONDS).authorized_operations
+            return operation in asked[topic].result(find_limit()).authorized_operations
         except KafkaException:  # not even to be described
             return False
 
@@ -165,7 +164,7 @@ class Topics:
             # One that was there while a broker was restarted may wait for ever for the controller.
             admin = AdminClient(self.settings)
             for deleted in admin.delete_topics(self.made).values():
-                deleted.result(SECONDS)
+                deleted.result(find_limit())
 
 
 @contextmanager

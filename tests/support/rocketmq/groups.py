@@ -21,9 +21,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-SECONDS = 240.0
-"""Seconds until a test must have ended."""
-
 
 def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitable[None]]) -> None:
     """Run a test with a client of each server."""
@@ -33,7 +30,7 @@ def on_each(servers: Sequence[Server], test: Callable[[Client, Server], Awaitabl
             await test(client, server)
 
     for server in servers:
-        asyncio.run(asyncio.wait_for(run(server), SECONDS))
+        asyncio.run(asyncio.wait_for(run(server), find_limit()))
 
 
 async def topic_at(client: Client, what: str = "topic", queues: int = 4) -> str:

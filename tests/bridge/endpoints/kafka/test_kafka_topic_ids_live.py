@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.kafka.broker import brokers
 from tests.support.kafka.topics import topics_at
+from tests.support.waiting import find_limit
 
 pytestmark = pytest.mark.live
 
-SECONDS = 120.0
 
 ASKING = """
 import sys
@@ -54,7 +54,7 @@ def test_groups_can_be_asked_about_while_their_first_coordinator_starts() -> Non
             [sys.executable, "-c", ASKING, broker.url, topic],
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=find_limit(),
             check=False,
         )
     assert (done.returncode, done.stderr) == (0, "")
