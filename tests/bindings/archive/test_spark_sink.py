@@ -108,11 +108,12 @@ def test_what_spark_has_committed_is_read(spark: SparkSession, tmp_path: Path) -
     name = "spark.sql.streaming.fileSink.log.compactInterval"
     spark.conf.set(name, "2")
     try:
+        (tmp_path / "in").mkdir()
         for number in range(4):
-            row = ("x", f"k{number}", f"a b/{number % 2}%")
-            rows = spark.createDataFrame([row], "exchange string, routing_key string, day string")
-            rows.coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
-        stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", "1").parquet(str(tmp_path / "in"))
+            row = {"exchange": "x", "routing_key": f"k{number}", "day": f"a b/{number % 2}%"}
+            pq.write_table(pa.Table.from_pylist([row]), tmp_path / "in" / f"{number}.parquet")
+        rows = spark.readStream.schema("exchange string, routing_key string, day string")
+        stream = rows.option("maxFilesPerTrigger", "1").parquet(str(tmp_path / "in"))
         writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.partitionBy("day").trigger(availableNow=True).start(str(tmp_path / "day=1")).awaitTermination()
     finally:
