@@ -45,6 +45,23 @@ BINDINGS: Final[list[Mutant]] = [
         ("a binding that is the only way may have more messages", 'case "sole binding":', 'case "none":'),
     ),
     *mutants_of(
+        "bindings/archive/routing_keys.py",
+        "bindings/archive/test_routing_keys.py",
+        ("a column counts where it has no keys", "if pc.all(is_filled).as_py():", "if len(column):"),
+        ("a header counts before the column", "            if not is_there:", "            if header not in table:"),
+        ("the first of two headers counts", '(headers, header, "last")', '(headers, header, "first")'),
+        ("a message that a broker refuses is routed by its key", "return (), error.text", 'return (), ""'),
+    ),
+    *mutants_of(
+        "bindings/archive/kafka/rows.py",
+        "bindings/archive/test_routing_keys.py",
+        (
+            "a header of a record of Kafka distributes it",
+            "pc.or_(pc.starts_with(names, PREFIX), pc.is_in(names, NAMES))",
+            "pc.starts_with(names, PREFIX)",
+        ),
+    ),
+    *mutants_of(
         "bindings/counts/columnar/counting.py",
         "bindings/counts/test_groups.py",
         ("outcomes are never added up", "np.count_nonzero(self._spans.messages) > MOST_OUTCOMES", "False"),

@@ -220,6 +220,17 @@ def test_each_layout_is_routed_alike_in_spark(messages: list[Message]) -> None:
         assert rows_of(answer) == expected
 
 
+def test_a_column_with_keys_counts_before_the_header(tmp_path: Path) -> None:
+    """Also where the message is made of both."""
+    columns = own([Message("direct", "", {"CC": ["a"]})])
+    other = own([Message("direct", "", {"CC": ["é\udcff"]})]).column("cc")
+    write_table(columns.set_column(columns.column_names.index("cc"), "cc", other), tmp_path)
+    expected = expect_counts([Message("direct", "", {"CC": ["é\udcff"]})])
+    assert count(tmp_path)[0] == expected
+    convert(detect(str(tmp_path)), tmp_path / "lines.jsonl", json_lines=True)
+    assert count(tmp_path / "lines.jsonl")[0] == expected
+
+
 def test_the_last_of_two_headers_counts() -> None:
     """As where a table becomes headers of a message."""
     table = pa.array([[("CC", {"type": "array", "value": f'["{key}"]'}) for key in "ab"]], own([]).schema.field(2).type)
