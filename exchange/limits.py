@@ -75,6 +75,8 @@ RECORDED_METHOD_BYTES: Final = 1 << 20
 """Maximum size in bytes of a method that is recorded: eight times the default maximum of a frame."""
 LIVE_CALLS: Final = 20_000
 """Maximum number of calls and messages that a test broker is asked."""
+CHANGES: Final = 1 << 13
+"""Maximum number of differences between two topologies that an audit keeps apart; of more, queues have no row there."""
 OUTCOMES: Final = 1 << 16
 """Maximum number of outcomes of messages that an audit keeps apart; it counts more by binding, queue and exchange."""
 QUESTION_BYTES: Final = 8 << 20

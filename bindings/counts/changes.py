@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from bindings.archive.figures import Share, Time
-from bindings.counts.comparison import Comparison, OutcomeChange, change_of
-from bindings.counts.outcome import sort_bindings
+from bindings.counts.comparison import SIDES, Comparison, MessageSum, OutcomeChange, list_bindings_alone
 from bindings.counts.sketch import Frequent, count_distinct
 from bindings.counts.tally import compute_fingerprint
 from bindings.counts.witness import Witness
@@ -135,6 +134,8 @@ class Changes(NamedTuple):
     bindings: tuple[BindingChange, ...]
     shapes: tuple[ShapeChange, ...]
     partitions: tuple[PartitionMoves, ...]
+    many: str = ""
+    """What stands for queues in ``rerouted`` and ``shapes`` if there are too many changes to show each; else ""."""
 
     @property
     def unroutable(self) -> tuple[Rerouted, ...]:
@@ -160,6 +161,7 @@ def list_changes(comparison: Comparison, before: Topology, after: Topology) -> C
         _list_bindings(comparison, before, after),
         _list_shapes(rerouted),
         moves,
+        comparison.many if comparison.is_folded else "",
     )
 
 
@@ -213,19 +215,12 @@ def _list_shapes(rows: tuple[Rerouted, ...]) -> tuple[ShapeChange, ...]:
 
 
 def _list_queues(comparison: Comparison, before: Topology, after: Topology) -> tuple[QueueChange, ...]:
-    before_counts, after_counts, lost, gained, unsure = (Counter[str]() for _ in range(5))
-    for (old, new), messages in comparison.pairs.items():
-        for queue in old.queues:
-            before_counts[queue] += messages
-        for queue in new.queues:
-            after_counts[queue] += messages
-    for change, facts in comparison.changes.items():
-        for queues, count in ((change.lost, lost), (change.gained, gained), (change.unsure, unsure)):
-            for queue in queues:
-                count[queue] += facts.messages
+    sums = Counter(comparison.sums)
     return tuple([
         QueueChange(
-            name, before_counts[name], after_counts[name], lost[name], gained[name], unsure[name],
+            name, sums[MessageSum("got", "before", name)], sums[MessageSum("got", "after", name)],
+            sums[MessageSum("lost", name=name)], sums[MessageSum("gained", name=name)],
+            sums[MessageSum("unsure", name=name)],
             "removed" if name not in after.queues else "kept" if name in before.queues else "added",
         )
         for name in sorted({*before.queues, *after.queues})
@@ -233,22 +228,15 @@ def _list_queues(comparison: Comparison, before: Topology, after: Topology) -> t
 
 
 def _list_bindings(comparison: Comparison, before: Topology, after: Topology) -> tuple[BindingChange, ...]:
-    rows = []
-    for side, topology, other in ((0, before, after), (1, after, before)):
-        others = frozenset(other.bindings)
-        alone = {number: binding for number, binding in enumerate(sort_bindings(topology)) if binding not in others}
-        messages, possible, elsewhere = Counter[int](), Counter[int](), Counter[int]()
-        for pair, count in comparison.pairs.items() if alone else ():
-            changed = 0 if change_of(*pair) is None else count
-            for numbers, total in ((pair[side].bindings, messages), (pair[side].possible_bindings, possible)):
-                for number in alone.keys() & numbers:
-                    total[number] += count
-                    elsewhere[number] += changed
-        rows += [
-            BindingChange(binding, side == 1, number, messages[number], possible[number], elsewhere[number])
-            for number, binding in alone.items()
-        ]
-    return tuple(rows)
+    sums = Counter(comparison.sums)
+    return tuple([
+        BindingChange(
+            binding, side == "after", number, sums[MessageSum("taken", side, number=number)],
+            sums[MessageSum("possible", side, number=number)], sums[MessageSum("rerouted", side, number=number)],
+        )
+        for side, topology, other in zip(SIDES, (before, after), (after, before), strict=True)
+        for number, binding in list_bindings_alone(topology, other)
+    ])  # fmt: skip
 
 
 def _list_moves(comparison: Comparison, before: Topology, after: Topology) -> tuple[PartitionMoves, ...]:

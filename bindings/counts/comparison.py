@@ -1,25 +1,38 @@
 """Count the outcomes of messages in two topologies; these comparisons add.
 
-Messages are counted per pair of outcomes: before and after. If a user can see a difference between the two, it is a
-`OutcomeChange`, and a comparison also keeps the span, keys, witnesses and shapes of its messages. Reports derive from a
-comparison and its topologies: see `bindings.counts.changes`. ``comparison(a) + comparison(b)`` equals ``comparison(a
-and b)``, except for the shapes of keys: their summaries may differ within the errors that they state.
+If a user can see a difference between the outcomes of a message, before and after, it is an `OutcomeChange`, and a
+comparison keeps the span, keys, witnesses and shapes of its messages. Of pairs of outcomes it keeps sums only, as there
+may be millions: those of a queue, those of a binding. Reports derive from a comparison and its topologies: see
+`bindings.counts.changes`. ``comparison(a) + comparison(b)`` equals ``comparison(a and b)``, except for the shapes of
+keys: their summaries may differ within the errors that they state.
+
+Changes are kept apart up to a limit. Messages with more of them are counted by exchange and fates, and one name stands
+for the queues that they lose and gain. Which of the two a comparison has depends on its messages alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple
 
 from bindings.archive.sums import Span
 from bindings.counts.adding import check_same, sum_by_key
-from bindings.counts.outcome import Fate, Outcome
+from bindings.counts.outcome import Fate, Outcome, sort_bindings
 from bindings.counts.sketch import Frequent, are_registers, join_registers, merge_summaries
+from bindings.counts.tally import compute_fingerprint
 from bindings.counts.witness import Witness, keep_witnesses
+from exchange.entities.entities import Binding
+from exchange.limits import CHANGES
+from exchange.topology.topology import Topology
 
 LOST: Final = ("unroutable", "refused")
 """Fates of messages that no queue gets, certainly."""
+
+
+Side = Literal["", "before", "after"]
+SIDES: Final[tuple[Side, Side]] = ("before", "after")
 
 
 class Pair(NamedTuple):
@@ -27,6 +40,26 @@ class Pair(NamedTuple):
 
     before: Outcome
     after: Outcome
+
+
+class MessageSum(NamedTuple):
+    """Messages that are counted together; a message is in many sums.
+
+    ::
+
+        message           are compared: all of them
+        unknown exchange  were published to an exchange that neither topology has
+        got               are certainly got by the queue `name`, on a side
+        lost              lose the queue `name`, as `OutcomeChange` has it; likewise gained and unsure
+        taken             certainly take the binding `number` of a side, which the other side does not have
+        possible          may take it
+        rerouted          are among those of taken and of possible, and are routed differently
+    """
+
+    what: Literal["message", "unknown exchange", "got", "lost", "gained", "unsure", "taken", "possible", "rerouted"]
+    side: Side = ""
+    name: str = ""
+    number: int = 0
 
 
 class PartitionMove(NamedTuple):
@@ -53,6 +86,11 @@ class OutcomeChange(NamedTuple):
     """Error with which the broker refuses them before; "" if it accepts them."""
     refused_after: str = ""
     """Error with which the broker refuses them after; "" if it accepts them."""
+
+    def fold(self, many: str) -> OutcomeChange:
+        """Return the change with ``many`` in place of its queues."""
+        lost, gained, unsure = ((many,) if each else () for each in (self.lost, self.gained, self.unsure))
+        return self._replace(lost=lost, gained=gained, unsure=unsure)
 
     @property
     def becomes_unroutable(self) -> bool:
@@ -103,22 +141,29 @@ class Comparison:
     """Fingerprint of the topology before."""
     after: str
     """Fingerprint of the topology after."""
-    pairs: Mapping[Pair, int] = field(default_factory=dict)
-    """Pair of outcomes -> number of messages; every message is counted here."""
+    sums: Mapping[MessageSum, int] = field(default_factory=dict)
+    """Sum -> number of messages, if there are any."""
     changes: Mapping[OutcomeChange, ChangeFacts] = field(default_factory=dict)
     """Change -> facts about its messages; messages without a visible difference have no entry."""
     moves: Mapping[PartitionMove, int] = field(default_factory=dict)
     """Move -> number of messages; for queues with another partitioning that certainly get them before and after."""
+    many: str = "*"
+    """What stands for the queues of changes if there are more than `CHANGES`: no queue has this name."""
 
     @property
     def messages(self) -> int:
         """Number of messages."""
-        return sum(self.pairs.values())
+        return self.sums.get(MessageSum("message"), 0)
 
     @property
     def same(self) -> int:
         """Number of messages without a change; moves between partitions are no changes."""
         return self.messages - sum([facts.messages for facts in self.changes.values()])
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there were more than `CHANGES`."""
+        return any((self.many,) in (each.lost, each.gained, each.unsure) for each in self.changes)
 
     def __add__(self, other: object) -> Comparison:
         """Return the sum. Raises InputError if the comparisons are for different topologies."""
@@ -129,10 +174,40 @@ class Comparison:
         return Comparison(
             self.before,
             self.after,
-            sum_by_key(self.pairs, other.pairs),
+            sum_by_key(self.sums, other.sums),
             sum_by_key(self.changes, other.changes),
             sum_by_key(self.moves, other.moves),
-        )
+            self.many,
+        ).bound()
+
+    def bound(self) -> Comparison:
+        """Return this comparison with folded changes, if any is or they are more than `CHANGES`."""
+        if len(self.changes) <= CHANGES and not self.is_folded:
+            return self
+        return replace(self, changes=sum_by_key((each.fold(self.many), facts) for each, facts in self.changes.items()))
+
+
+def make_zero(before: Topology, after: Topology) -> Comparison:
+    """Return the comparison of no messages in two topologies."""
+    queues = {*before.queues, *after.queues}
+    many = next(name for number in range(1, len(queues) + 2) if (name := "*" * number) not in queues)
+    return Comparison(compute_fingerprint(before), compute_fingerprint(after), many=many)
+
+
+def list_bindings_alone(topology: Topology, other: Topology) -> list[tuple[int, Binding]]:
+    """Return the bindings of a topology that another one does not have, with their numbers."""
+    others = frozenset(other.bindings)
+    return [(number, each) for number, each in enumerate(sort_bindings(topology)) if each not in others]
+
+
+def count_queues(changes: Mapping[OutcomeChange, ChangeFacts]) -> dict[MessageSum, int]:
+    """Return the sums of queues that messages with these changes lose and gain."""
+    counts = Counter[MessageSum]()
+    for change, facts in changes.items():
+        for what, queues in (("lost", change.lost), ("gained", change.gained), ("unsure", change.unsure)):
+            for queue in queues:
+                counts[MessageSum(what, name=queue)] += facts.messages  # type: ignore[arg-type]
+    return counts
 
 
 def change_of(before: Outcome, after: Outcome) -> OutcomeChange | None:

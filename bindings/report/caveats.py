@@ -9,12 +9,13 @@ from bindings.archive.figures import to_percent
 from bindings.archive.reading import COPIES, TEXTS_ONLY
 from bindings.counts.groups import MAX_NAMES
 from exchange.kinds import KINDS, Decider, UnknownExchange
-from exchange.limits import OUTCOMES
+from exchange.limits import CHANGES, OUTCOMES
 from exchange.text.display import count_noun, list_some
 from exchange.topology.unread import format_not_proved
 from exchange.values.field_values import resolve_type
 
 if TYPE_CHECKING:
+    from bindings.counts.changes import Changes
     from bindings.report.model import Report
 
 BIASES: Final = {
@@ -88,6 +89,8 @@ def list_caveats(report: Report) -> Iterator[str]:
             "binding, queue and exchange. The errors of frequent keys and shapes, which stand beside them, may be "
             "larger for it; all other numbers are the same."
         )
+    if report.comparison is not None and report.comparison.changes.many:
+        yield explain_many(report.comparison.changes)
     if audited.others:
         yield (
             f"Messages were published to more than {MAX_NAMES:,} exchanges that the topology does not name. The "
@@ -110,6 +113,15 @@ def list_caveats(report: Report) -> Iterator[str]:
             f"{count_noun(missing, 'binding')} cannot be hit: source or destination does not exist, or the source's "
             "type is unknown. They are not counted in binding coverage."
         )
+
+
+def explain_many(changes: Changes) -> str:
+    """Return what a reader must know of changes that are not shown one by one."""
+    return (
+        f"Messages have more than {CHANGES:,} differences between the two topologies, so rows of these are by exchange "
+        f"and fate, and '{changes.many}' stands for the queues that are lost or gained. Totals, and the numbers of "
+        "queues and bindings, are the same."
+    )
 
 
 def _count_typed_bindings(report: Report) -> int:

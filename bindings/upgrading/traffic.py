@@ -10,6 +10,7 @@ from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CompareStudy
 from bindings.auditing.run import count, open_traffic
 from bindings.counts.changes import Changes, list_changes
+from bindings.counts.comparison import MessageSum
 from exchange.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -55,6 +56,5 @@ def count_traffic(
         most_bytes=None if spark is not None else most_bytes,
     )  # fmt: skip
     comparison = passed.values[0]
-    known = {*before.exchanges, *after.exchanges}
-    to_unknown = sum([count for (old, _), count in comparison.pairs.items() if old.exchange not in known])
+    to_unknown = comparison.sums.get(MessageSum("unknown exchange"), 0)
     return ReroutedTraffic(list_changes(comparison, before, after), passed.share, passed.account.unread, to_unknown)

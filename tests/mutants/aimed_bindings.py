@@ -62,6 +62,19 @@ BINDINGS: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bindings/counts/comparison.py",
+        "bindings/counts/test_comparison.py",
+        ("one more change than the limit is kept", "len(self.changes) <= CHANGES", "len(self.changes) <= CHANGES + 1"),
+        ("what is added to folded changes stays apart", " and not self.is_folded", ""),
+        ("folded changes have the name of a queue", "* number) not in queues", "* number)"),
+    ),
+    *mutants_of(
+        "bindings/counts/columnar/comparing.py",
+        "bindings/counts/test_comparison.py",
+        ("pairs are never forgotten", "if len(self._pairs) > MOST_PAIRS:", "if False:"),
+        ("a sum of all changes is that of the last", "self._total += replace", "self._total = replace"),
+    ),
+    *mutants_of(
         "bindings/counts/columnar/counting.py",
         "bindings/counts/test_groups.py",
         ("outcomes are never added up", "np.count_nonzero(self._spans.messages) > MOST_OUTCOMES", "False"),

@@ -11,7 +11,7 @@ from bindings.counts import comparison_file, tally_file, verification_file
 from bindings.counts.columnar.comparing import Comparer
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.columnar.verifying import Verifier
-from bindings.counts.comparison import Comparison
+from bindings.counts.comparison import Comparison, make_zero
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.verification import Verification
 from exchange.topology.topology import Topology
@@ -68,7 +68,7 @@ class CompareStudy:
         return Comparer(self.before, self.after)
 
     def zero(self) -> Comparison:
-        return Comparison(compute_fingerprint(self.before), compute_fingerprint(self.after))
+        return make_zero(self.before, self.after)
 
     def finish(self, value: Comparison, account: Account) -> Comparison:
         return value

@@ -1,12 +1,17 @@
 """Compare two topologies over batches of an archive.
 
 Each row has a class in each of the two topologies. Each pair of classes is compared once, and only rows whose pair
-differs are studied further. A row may stand for several messages (see `bindings.counts.columnar.arrays.spans`) where
-`Comparer.by_key` allows it; then witnesses have no source and offset.
+differs are studied further. Pairs are forgotten when they are too many, as outcomes are by a `Tallier`.
+
+A row may stand for several messages (see `bindings.counts.columnar.arrays.spans`) where `Comparer.by_key` allows it;
+then witnesses have no source and offset.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,16 +22,29 @@ from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hash_column
 from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
 from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
-from bindings.counts.columnar.classes.classes import STATES, Classifier
+from bindings.counts.columnar.classes.classes import STATES, AddressClasses, Classifier
 from bindings.counts.columnar.sketches.hyperloglog import Registers
 from bindings.counts.columnar.witnessing import COLUMNS, Witnesses
-from bindings.counts.comparison import ChangeFacts, Comparison, OutcomeChange, Pair, PartitionMove, change_of
+from bindings.counts.comparison import (
+    SIDES,
+    ChangeFacts,
+    Comparison,
+    MessageSum,
+    OutcomeChange,
+    Pair,
+    PartitionMove,
+    change_of,
+    count_queues,
+    list_bindings_alone,
+    make_zero,
+)
+from bindings.counts.groups import PIECE, Pairs, pair
 from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem, merge_summaries
-from bindings.counts.tally import compute_fingerprint
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
+from exchange.limits import CHANGES, OUTCOMES
 from exchange.partition.batch import UNDECIDED
 from exchange.partition.partitioning.specification import Partitioning
-from exchange.routing.columns.addresses import find_addresses
+from exchange.routing.columns.addresses import RowAddresses, find_addresses
 from exchange.topology.topology import Topology
 
 WINDOW: Final = 1 << 17
@@ -34,6 +52,15 @@ WINDOW: Final = 1 << 17
 
 REMEMBERED: Final = 1 << 16
 """Maximum number of shapes in the cache of their texts."""
+
+MOST_PAIRS: Final = 2 * OUTCOMES
+"""Number of pairs above which a comparer adds up those of a comparison, and forgets those that it knows."""
+
+MOST_CHANGES: Final = 2 * CHANGES
+"""The same of changes, of which it keeps more."""
+
+TAKEN: Final = MessageSum("taken")
+POSSIBLE: Final = MessageSum("possible")
 
 SAME: Final = -1
 """Mark of a pair of equal outcomes, which is no change; changes are numbered from 0."""
@@ -49,24 +76,38 @@ class Comparer:
     """
 
     def __init__(self, before: Topology, after: Topology, *, states: int = STATES) -> None:
-        self._fingerprints: Final = (compute_fingerprint(before), compute_fingerprint(after))
-        one = Classifier(before, states=states)
-        self._classifiers: Final = (one, Classifier(after, states=states, like=one))
+        self._topologies: Final = before, after
+        self._alone: Final = tuple(
+            [
+                frozenset([number for number, _ in list_bindings_alone(*both)])
+                for both in ((before, after), (after, before))
+            ]
+        )
+        self._states: Final = states
+        self._zero: Final = make_zero(before, after)
         self._repartitioned: Final[dict[str, tuple[Partitioning | None, Partitioning | None]]] = {
             name: (queue.partitioning, after.queues[name].partitioning)
             for name, queue in before.queues.items()
             if name in after.queues and queue.partitioning != after.queues[name].partitioning
         }
-        self._pair_numbers: Final = IntTable()
-        self._pairs: Final[list[Pair]] = []
-        self._changes_of = np.zeros(0, np.int32)
-        """Number of a pair -> number of its change, or ``SAME``."""
-        self._gets: Final = dict.fromkeys(self._repartitioned, np.zeros(0, np.bool_))
-        """Queue whose partitioning differs -> for each pair of outcomes, whether the queue is in both."""
-        self._changes: Final[dict[OutcomeChange, int]] = {}
         self._shape_texts: Final[dict[int, str]] = {}
+        self._total = self._zero
+        self._forget()
         self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
         self._reset()
+
+    def _forget(self) -> None:
+        """Begin without any pair that is known."""
+        before, after = self._topologies
+        one = Classifier(before, states=self._states)
+        self._classifiers = (one, Classifier(after, states=self._states, like=one))
+        self._pair_numbers = IntTable()
+        self._pairs: list[Pair] = []
+        self._changes_of = np.zeros(0, np.int32)
+        """Number of a pair -> number of its change, or ``SAME``."""
+        self._gets = dict.fromkeys(self._repartitioned, np.zeros(0, np.bool_))
+        """Queue whose partitioning differs -> for each pair of outcomes, whether the queue is in both."""
+        self._changes: dict[OutcomeChange, int] = {}
 
     def _reset(self) -> None:
         self._pair_spans = Spans()
@@ -97,9 +138,16 @@ class Comparer:
         """Return the comparison of what was added since the last call, and begin anew."""
         for ready in self._window.take_rest():
             self._compare(ready)
-        numbers = np.flatnonzero(self._pair_spans.messages)
-        counts = self._pair_spans.messages[numbers].tolist()
-        pairs = {self._pairs[number]: count for number, count in zip(numbers.tolist(), counts, strict=True)}
+        self._settle()
+        total, self._total = self._total, self._zero
+        return total
+
+    def _settle(self) -> None:
+        """Add what was compared since the last call to the total, and begin anew."""
+        sums = Counter[MessageSum]()
+        met = np.flatnonzero(self._pair_spans.messages)
+        for begin in range(0, len(met), PIECE):
+            self._add_sums(met[begin : begin + PIECE], sums)
         changes = list(self._changes)
         facts = {
             changes[number]: ChangeFacts(
@@ -110,9 +158,41 @@ class Comparer:
             )
             for number in np.flatnonzero(self._spans.messages).tolist()
         }
-        result = Comparison(*self._fingerprints, pairs, facts, self._moves)
+        sums.update(count_queues(facts))
+        sums = +sums  # without those of no message
+        self._total += replace(self._zero, sums=sums, changes=facts, moves=self._moves)
+        if len(self._pairs) > MOST_PAIRS:
+            self._forget()
         self._reset()
-        return result
+
+    def _add_sums(self, numbers: npt.NDArray[np.intp], sums: Counter[MessageSum]) -> None:
+        """Add the sums of the messages of these pairs."""
+        pairs = [self._pairs[number] for number in numbers.tolist()]
+        messages = self._pair_spans.messages[numbers]
+        rerouted = np.where(self._changes_of[numbers] == SAME, 0, messages)
+        sums[MessageSum("message")] += int(messages.sum())
+        known = {name for topology in self._topologies for name in topology.exchanges}
+        unknown = np.array([each.before.exchange not in known for each in pairs])
+        sums[MessageSum("unknown exchange")] += int(messages[unknown].sum())
+
+        def add(of: MessageSum, found: Pairs, counts: npt.NDArray[np.int64], names: Sequence[str] = ()) -> None:
+            totals = np.zeros(int(found.values.max(initial=-1)) + 1, np.int64)
+            np.add.at(totals, found.values, counts[found.rows])
+            for number in np.flatnonzero(totals).tolist():
+                each = of._replace(name=names[number]) if names else of._replace(number=number)
+                sums[each] += int(totals[number])
+
+        for at, (side, topology) in enumerate(zip(SIDES, self._topologies, strict=True)):
+            alone = self._alone[at]
+            outcomes = [each[at] for each in pairs]
+            queues = [*topology.queues]
+            got = pair((each.queues for each in outcomes), {name: number for number, name in enumerate(queues)})
+            add(MessageSum("got", side), got, messages, queues)
+            taken = [each.bindings for each in outcomes], [each.possible_bindings for each in outcomes]
+            for what, lists in zip((TAKEN, POSSIBLE), taken, strict=True):
+                found = pair([tuple(alone & {*numbers}) for numbers in lists] if alone else [])
+                add(what._replace(side=side), found, messages)
+                add(MessageSum("rerouted", side), found, rerouted)
 
     def _compare(self, batch: pa.RecordBatch) -> None:
         addresses = find_addresses(batch)
@@ -124,8 +204,23 @@ class Comparer:
             self._count_moves(batch, queue, np.flatnonzero(self._gets[queue].take(numbers)), weights)
         changed = self._changes_of.take(numbers)
         rows = np.flatnonzero(changed != SAME)
-        if not len(rows):
-            return
+        if len(rows):
+            self._study(batch, rows, changed, weights, addresses, before, after)
+        met = np.count_nonzero(self._pair_spans.messages), np.count_nonzero(self._spans.messages)
+        if met[0] > MOST_PAIRS or met[1] > MOST_CHANGES:
+            self._settle()
+
+    def _study(
+        self,
+        batch: pa.RecordBatch,
+        rows: npt.NDArray[np.intp],
+        changed: IntArray,
+        weights: npt.NDArray[np.int64] | None,
+        addresses: RowAddresses,
+        before: AddressClasses,
+        after: AddressClasses,
+    ) -> None:
+        """Count the rows whose messages have a change."""
         changed, weights = changed[rows], None if weights is None else weights[rows]
         self._spans.count(changed, weights)
         self._spans.note_times(batch, rows, changed)

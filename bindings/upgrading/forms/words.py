@@ -190,11 +190,14 @@ def format_transformed(transformed: Transformed, release: Release) -> Iterator[s
 def format_traffic(traffic: ReroutedTraffic) -> Iterator[str]:
     """Yield how many archived messages go elsewhere, and which."""
     from bindings.counts.changes import summarize_changes  # an archive's packages are there if there is traffic
+    from bindings.report.caveats import explain_many
     from bindings.report.words import describe_change as describe_move
 
     yield f"  {summarize_changes(traffic.changes.totals)}"
     if traffic.share < 1:
         yield f"  that is a sample: {traffic.share:.1%} of the archive, by bytes; --sample 0 reads all"
+    if traffic.changes.many:
+        yield f"  {explain_many(traffic.changes)}"
     if traffic.to_unknown:
         yield f"  {traffic.to_unknown:,} of them to exchanges that the topology lacks, refused before and after"
     for reason, number in traffic.unread.bad.most_common(REASONS):

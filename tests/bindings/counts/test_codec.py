@@ -42,7 +42,8 @@ SPAN: Final = "messages: int64, first: int64, last: int64"
         (
             comparison_file.SCHEMA,
             (
-                f"kind: string, before: struct<{OUTCOME}>, after: struct<{OUTCOME}>, change: struct<exchange: string, "
+                "kind: string, what: string, side: string, name: string, number: int64, "
+                "change: struct<exchange: string, "
                 f"lost: {TEXTS}, gained: {TEXTS}, unsure: {TEXTS}, before: string, after: string, "
                 "refused_before: string, "
                 f"refused_after: string>, {SPAN}, keys: binary, witnesses: {WITNESSES}, shapes: {FREQUENT}, "

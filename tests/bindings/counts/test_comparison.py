@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections import Counter as Multiset
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,18 +15,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bindings
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch
-from bindings.archive.sums import Span
+from bindings.archive.sums import Span, Unread
+from bindings.counts import comparison as comparison_module
+from bindings.counts.adding import sum_by_key
 from bindings.counts.changes import Changes, list_changes, summarize_changes
 from bindings.counts.columnar import comparing
 from bindings.counts.columnar.comparing import Comparer
-from bindings.counts.comparison import ChangeFacts, Comparison, Pair, PartitionMove, change_of
+from bindings.counts.comparison import (
+    SIDES,
+    ChangeFacts,
+    Comparison,
+    MessageSum,
+    Pair,
+    PartitionMove,
+    change_of,
+    make_zero,
+)
 from bindings.counts.comparison_file import build_table, read_comparison_table
 from bindings.counts.outcome import OutcomeExplorer, sort_bindings
 from bindings.counts.sketch import compute_registers, hash_of
-from bindings.counts.tally import compute_fingerprint
 from bindings.counts.witness import MAX_WITNESSES
+from bindings.report.caveats import list_caveats
+from bindings.upgrading.forms.words import format_traffic
+from bindings.upgrading.traffic import ReroutedTraffic
 from exchange import (
     LATEST_PROFILE,
     PROFILES,
@@ -105,7 +121,7 @@ def compared(comparer: Comparer, records: Sequence[Record], chunk: int = 1_000) 
 def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]) -> Comparison:
     """Return the comparison, made message by message, without witnesses and shapes."""
     first, second = OutcomeExplorer(before), OutcomeExplorer(after)
-    total = Comparison(compute_fingerprint(before), compute_fingerprint(after))
+    total = make_zero(before, after)
     for message, time, *_ in records:
         pair = Pair(first.outcome(message), second.outcome(message))
         key = compute_registers([hash_of(escape(message.routing_key).encode())])
@@ -117,8 +133,31 @@ def slow_comparison(before: Topology, after: Topology, records: Sequence[Record]
             if ways[0] != ways[1]:
                 old, new = (None if way is None else way.choose(message).partition for way in ways)
                 moves[PartitionMove(queue, old, new)] = 1
-        total += Comparison(total.before, total.after, {pair: 1}, facts, moves)
+        total += replace(make_zero(before, after), sums=slow_sums(pair, before, after), changes=facts, moves=moves)
     return total
+
+
+def slow_sums(pair: Pair, before: Topology, after: Topology) -> dict[MessageSum, int]:
+    """Return the sums of one message."""
+    change = change_of(*pair)
+    sums = [MessageSum("message")]
+    if pair.before.exchange not in {*before.exchanges, *after.exchanges}:
+        sums.append(MessageSum("unknown exchange"))
+    for side, topology, other in ((SIDES[0], before, after), (SIDES[1], after, before)):
+        outcome = pair[SIDES.index(side)]
+        sums += [MessageSum("got", side, queue) for queue in outcome.queues]
+        for number, binding in enumerate(sort_bindings(topology)):
+            if binding not in other.bindings:
+                possible = number in outcome.possible_bindings
+                certain = number in outcome.bindings
+                sums += [MessageSum("taken", side, number=number)] * certain
+                sums += [MessageSum("possible", side, number=number)] * possible
+                sums += [MessageSum("rerouted", side, number=number)] * (change is not None) * (certain + possible)
+    if change is not None:
+        sums += [MessageSum("lost", name=queue) for queue in change.lost]
+        sums += [MessageSum("gained", name=queue) for queue in change.gained]
+        sums += [MessageSum("unsure", name=queue) for queue in change.unsure]
+    return Counter(sums)
 
 
 def bare(comparison: Comparison) -> Comparison:
@@ -189,9 +228,61 @@ def test_comparisons_add(seed: int, cut: int, placed: bool) -> None:
     assert exact(a + b + c) == exact(a + (b + c)) == exact(c + a + b) == exact(whole)
     assert [exact(each) for each in again] == [exact(a), exact(b), exact(c)]
     assert a + b == b + a
-    assert a + Comparison(compute_fingerprint(before), compute_fingerprint(after)) == a
+    assert a + make_zero(before, after) == a
     assert whole.messages == len(records) == whole.same + sum(f.messages for f in whole.changes.values())
     assert read_comparison_table(build_table(whole)) == whole
+
+
+@examples(40)
+@given(SEED, SEED, st.integers(0, 3), st.integers(0, 3))
+def test_past_a_limit_changes_are_folded_however_they_are_divided(seed: int, cut: int, most: int, pairs: int) -> None:
+    """If and only if there are more; totals, queues and bindings are what they are without a limit."""
+    rng = Random(seed)
+    before, after = two(rng, LATEST_PROFILE)
+    records = records_for(rng, before, 15)
+    unlimited = compared(Comparer(before, after), records)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_module, "CHANGES", most)
+        patch.setattr(comparing, "MOST_CHANGES", 2 * most)
+        patch.setattr(comparing, "MOST_PAIRS", pairs)
+        patch.setattr(comparing, "WINDOW", 7)
+        one = Comparer(before, after)
+        whole = compared(one, records, 5)
+        assert exact(compared(one, records, 5)) == exact(whole)
+        parts = [compared(one, part, 3) for part in (records[: cut % len(records)], records[cut % len(records) :])]
+        assert exact(parts[0] + parts[1]) == exact(parts[1] + parts[0]) == exact(whole)
+        assert read_comparison_table(build_table(whole)) == whole
+        assert len(one._pairs) <= pairs
+    expected = unlimited
+    if len(unlimited.changes) > most:
+        folded = [(change.fold("*"), facts) for change, facts in unlimited.changes.items()]
+        expected = replace(unlimited, changes=sum_by_key(folded))
+    assert exact(whole) == exact(expected)
+    tables = list_changes(whole, before, after)
+    others = list_changes(unlimited, before, after)
+    assert (tables.totals, tables.queues, tables.bindings) == (others.totals, others.queues, others.bindings)
+    assert bool(tables.many) == whole.is_folded
+
+
+def test_what_shows_folded_changes_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which messages lose a queue is known still, and which queue loses how many."""
+    monkeypatch.setattr(comparison_module, "CHANGES", 1)
+    exchange, queues = Exchange("x"), [Queue("a"), Queue("b")]
+    before = Topology([exchange], queues, [Binding.to_queue("x", name, name) for name in ("a", "b")])
+    lines = tmp_path / "m.jsonl"
+    lines.write_text("".join(f'{{"exchange": "x", "routing_key": "{key}"}}\n' for key in "aab"))
+    report = bindings.audit(before, lines, compare=Topology([exchange], queues))
+    assert report.comparison is not None
+    changes = report.comparison.changes
+    assert [(row.change.lost, row.change.gained, row.messages) for row in changes.rerouted] == [(("*",), (), 3)]
+    assert [(row.queue, row.lost) for row in changes.queues] == [("a", 2), ("b", 1)]
+    said = "differences between the two topologies"
+    assert any(said in each for each in list_caveats(report))
+    assert any(said in each for each in format_traffic(ReroutedTraffic(changes, 1.0, Unread(), 0)))
+
+
+def test_no_queue_has_the_name_of_folded_ones() -> None:
+    assert make_zero(Topology((), [Queue("*")]), Topology((), [Queue("**")])).many == "***"
 
 
 def routed(router: Router, message: Message) -> frozenset[str]:
