@@ -9,9 +9,10 @@ archive. Parquet files of other programs are read if they have columns with such
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -30,7 +31,7 @@ from bindings.archive.formats.foreign import (
     shorten_error,
 )
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.archive.places import AnyPath, Place, RemoteFile, open_file, open_table
+from bindings.archive.places import SETTLED_SECONDS, AnyPath, Place, RemoteFile, open_file, open_table
 from bindings.archive.reading import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -161,19 +162,46 @@ class Parquet(Format):
         return _read(split, columns, self, coded=True)
 
 
+class _Footer:
+    """The footer of a file, parsed once, and its schema once when it is asked for."""
+
+    def __init__(self, path: Place | AnyPath) -> None:
+        if isinstance(path, RemoteFile):
+            with open_table(path) as file:
+                self.metadata: Final = pq.read_metadata(file)
+        else:
+            self.metadata = pq.read_metadata(path)  # type: ignore[misc]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self.metadata.schema.to_arrow_schema()
+
+
+_find_stored: Final = lru_cache(maxsize=256)(_Footer)
+
+
+@lru_cache(maxsize=2)
+def _find_settled(path: str, version: tuple[int, ...]) -> _Footer:
+    return _Footer(path)
+
+
+def _find_footer(path: Place | AnyPath) -> _Footer:
+    """Return the footer of a file as it is now: detection, plan, reader and report ask for it in turn."""
+    if isinstance(path, RemoteFile):
+        return _find_stored(path)
+    stat = os.stat(path)  # noqa: PTH116  of many
+    if max(stat.st_ctime, stat.st_mtime) > time.time() - SETTLED_SECONDS:
+        return _Footer(path)
+    return _find_settled(str(path), (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+
+
 def read_footer(path: Place | AnyPath) -> pq.FileMetaData:
-    """Return the footer of a file; that of a stored file is read once. Raises `UNREADABLE`, InputError."""
-    return _read_stored_footer(path) if isinstance(path, RemoteFile) else pq.read_metadata(path)
-
-
-@lru_cache(maxsize=256)
-def _read_stored_footer(path: RemoteFile) -> pq.FileMetaData:
-    with open_table(path) as file:
-        return pq.read_metadata(file)
+    """Return the footer of a file, which is parsed once while it does not change. Raises `UNREADABLE`, InputError."""
+    return _find_footer(path).metadata
 
 
 def _read_schema(path: Place | AnyPath) -> pa.Schema:
-    return read_footer(path).schema.to_arrow_schema()
+    return _find_footer(path).schema
 
 
 def _read_metadata(path: Place) -> Mapping[bytes, bytes]:

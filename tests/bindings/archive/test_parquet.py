@@ -180,3 +180,26 @@ def test_texts_of_others_need_be_no_utf8_and_may_have_a_nul(tmp_path: Path) -> N
     result = read(Parquet(), path)
     assert not result.bad
     assert [record.message.routing_key for record in result.records] == ["a.\udcff", "a\0ff"]
+
+
+def test_a_footer_is_parsed_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Detection, plan, reader and report ask for it in turn; a file that was changed just now is not trusted."""
+    parsed: list[object] = []
+    read_metadata = pq.read_metadata
+
+    def parse(path: object) -> pq.FileMetaData:
+        parsed.append(path)
+        return read_metadata(path)
+
+    monkeypatch.setattr(pq, "read_metadata", parse)
+    path = tmp_path / "a.parquet"
+    for settled, counts in ((1_000, [6, 12]), (-1_000, [1, 2])):
+        monkeypatch.setattr(parquet, "SETTLED_SECONDS", settled)
+        parsed.clear()
+        for rows, count in zip((3, 4), counts, strict=True):
+            pq.write_table(pa.table({"exchange": ["x"] * rows, "rkey": ["k"] * rows}), path)
+            assert Parquet().recognises(b"PAR1", path)
+            assert len(Parquet().plan(str(path))) == 1
+            assert len(read(Parquet(), str(path)).records) == rows
+            assert Parquet().note_of(str(path)) == "columns taken: exchange = exchange, routing_key = rkey"
+            assert len(parsed) == count
