@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -47,7 +47,7 @@ from bindings.archive.places import Place, read_file_size, to_path
 from bindings.archive.reading import SPLIT_BYTES, Bad, Format, Item, Skipped, Split, read_split
 from bindings.archive.record import SCHEMA
 from bindings.archive.times import to_microseconds
-from bindings.auditing.local.planning import PlannedFile, group_into_tasks
+from bindings.auditing.local.planning import PlannedFile, group_into_tasks, plan_files, plan_splits
 from bindings.auditing.spark.frames import TYPES
 from bindings.auditing.spark.growth import Growth, MicroBatch
 from bindings.auditing.spark.streaming import StepReader, decode_mapping
@@ -142,19 +142,22 @@ class HashstarSource(DataSource):
 class _ArchiveReader(DataSourceReader):
     """Reads an archive that does not grow."""
 
+    may_prune: ClassVar[bool] = False
+    """Whether it must know the format of each file before it is read."""
+
     def __init__(self, path: str, options: Mapping[str, str], row_options: RowOptions) -> None:
-        self._archive = detect(path, decode_mapping(options))
+        self._archive = detect(path, decode_mapping(options), late=not self.may_prune)
         self._row_options = row_options
         self.wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
-        planned: list[tuple[PlannedFile, list[Split]]] = []
-        for path, form in self._archive.all_files:
-            splits = form.plan(path, min(SPLIT_BYTES, TASK_BYTES))
-            if self.wanted != Wanted():
-                splits = prune(form, path, splits, self.wanted)
-            if splits:
-                planned.append((PlannedFile(path, form, read_file_size(path)), splits))
+        files = [PlannedFile(path, form, read_file_size(path)) for path, form in self._archive.all_files]
+        split_bytes = min(SPLIT_BYTES, TASK_BYTES)
+        planned = plan_files(files, split_bytes)
+        if self.wanted != Wanted():
+            whole = zip(files, plan_splits(files, split_bytes), strict=True)
+            pruned = ((file, prune(file.form, file.path, splits, self.wanted)) for file, splits in whole)
+            planned = ((file, splits) for file, splits in pruned if splits)
         tasks = group_into_tasks(planned, TASK_BYTES)
         return [InputPartition(task.splits) for task in tasks] or [InputPartition(())]
 
@@ -164,6 +167,8 @@ class _ArchiveReader(DataSourceReader):
 
 class _PruningReader(_ArchiveReader):
     """A reader with filter pushdown. Spark refuses such a reader unless its setting allows pushdown."""
+
+    may_prune = True
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
         for each in filters:

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from bindings.archive.formats.connect import Connect
-from bindings.archive.formats.detect import detect
+from bindings.archive.formats.detect import MOST_DETECTED, detect
 from bindings.archive.formats.parquet import Parquet, ParquetWriter
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch
-from bindings.auditing.spark.source import Wanted, prune
+from bindings.auditing.spark.source import RowOptions, Wanted, _ArchiveReader, _PruningReader, prune
 from exchange import Message
 from exchange.values.field_values import Typed
 from tests.support.archives.growing import make_growing_files
@@ -173,3 +173,21 @@ def test_records_can_be_streamed(spark: SparkSession, tmp_path: Path) -> None:
 def test_times_are_those_of_the_archive(spark: SparkSession, parquet: Path) -> None:
     rows = source(spark, columns="time").load(str(parquet)).where("time is not null").toArrow()
     assert min(rows.column("time").to_pylist()).astimezone(UTC) == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+
+
+def test_rows_are_the_same_if_files_are_looked_at_when_they_are_read(tmp_path: Path) -> None:
+    """Of many files, the source looks at the first; with filters, at all, which it may leave out."""
+    for number in range(MOST_DETECTED + 2):
+        name = ("lines.jsonl", "README", "theirs.csv")[number % 3]
+        data = (b'{"exchange": "x", "routing_key": "k"}\n', b"no archive", b"exch,rkey\nx,k\nx,l\n")[number % 3]
+        (tmp_path / f"{number:03}-{name}").write_bytes(data)
+    found = []
+    for kind in (_ArchiveReader, _PruningReader):
+        reader = kind(str(tmp_path), {}, RowOptions.read({}))
+        parts = reader.partitions()
+        looked = {type(form).__name__ for part in parts for form, _ in part.value}
+        assert ("Undetected" in looked) is (kind is _ArchiveReader)
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        found.append(sorted(rows, key=lambda row: (row["source"], row["offset"])))
+    assert found[0] == found[1]
+    assert len(found[0]) == MOST_DETECTED + 2 + (MOST_DETECTED + 2) // 3
