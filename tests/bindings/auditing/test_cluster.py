@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 900
-MASTER = "local-cluster[1,2,1024]"
+MASTER = "local-cluster[2,1,1024]"
 
 JOB = """
 import runpy
@@ -102,7 +102,7 @@ def write_archive(folder: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.live
-def test_the_wheel_audits_on_a_cluster(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_audits_on_a_cluster_of_two_workers(wheel: Path, tmp_path: Path) -> None:
     """Neither the driver's Python nor that of the workers has the package; the workers do not have lark either."""
     archive = tmp_path / "archive"
     write_archive(archive)
@@ -183,7 +183,7 @@ def test_the_report_is_the_same_wherever_it_is_counted(spark: SparkSession, tmp_
     topology.write_text(json.dumps(DEFINITIONS))
     asked = ["audit", "-t", str(topology), str(archive), "--json"]
     reports = {}
-    for jobs in ("1", "2"):
+    for jobs in ("1", "2", "4"):
         reports[f"{jobs} processes"] = CliRunner().invoke(hashstar, [*asked, "--no-spark", "--jobs", jobs]).stdout
     reports["local[2]"] = FORMS["json"].encode(bindings.audit(str(topology), str(archive), spark=spark)).decode()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
