@@ -46,6 +46,10 @@ class Incomplete(Exception):
     """The transaction cannot be committed with the messages inside; the text has the reason."""
 
 
+class Knotted(Incomplete):
+    """It is not whole, and perhaps will not be, as what is missing waits for messages inside."""
+
+
 class Transacting(Connection):
     """A transactional producer, which has one transaction open at a time.
 
@@ -77,6 +81,10 @@ class Transacting(Connection):
         """The reason, if it is no message's fault."""
         self.news = asyncio.Event()
         """Set when messages have come, or the connection is lost."""
+        self.is_knotted = False
+        """Whether a transaction was not whole, and could not be by itself; see `untie`."""
+        self._only: Mapping[Any, int] | None = None
+        """Lane -> position up to which its messages may be in the transaction; None: all may."""
         self._sources = sources
         self._assignments: dict[PartitionAssignment, None] = {}
 
@@ -92,8 +100,9 @@ class Transacting(Connection):
     def take(self) -> None:
         """Take messages that wait into the transaction, with all copies of its last delivery. Raises Disconnected."""
         waiting, produce, make_record = self.waiting, self.producer.produce, self.writer.make_record
-        inside = self.inside
+        inside, only = self.inside, self._only
         failed: list[tuple[Outgoing, Failure]] = []
+        later: list[Outgoing] = []
         while waiting:
             outgoing = waiting[0]
             if len(inside) >= self.most_messages and outgoing.delivery is not inside[-1].delivery:
@@ -107,6 +116,9 @@ class Transacting(Connection):
             if not lane.current:
                 self.batching.clear(outgoing)
                 failed.append((waiting.popleft(), MOOT))
+                continue
+            if only is not None and outgoing.delivery.position > only.get(lane, -1):
+                later.append(waiting.popleft())
                 continue
             self._assignments[lane.assignment] = None
             try:
@@ -133,6 +145,7 @@ class Transacting(Connection):
             else:
                 inside.append(outgoing)
             waiting.popleft()
+        waiting.extendleft(reversed(later))
         for outgoing, failure in failed:
             self.receiver.failed(outgoing, failure)
 
@@ -164,6 +177,23 @@ class Transacting(Connection):
             if not self.closed:
                 self.receiver.failed(outgoing, failure)
 
+    def untie(self) -> None:
+        """Once a transaction was knotted, have the next one take only messages that make it whole, if there are any.
+
+        What was missing may be among those that wait, behind as many as a transaction takes, or may wait for one inside
+        to be confirmed, as the next message of a key does with ``one_at_a_time``.
+        """
+        only: dict[Any, int] = {}
+        total = 0
+        for lane, copies in _count_copies(self.waiting if self.is_knotted else ()).items():
+            last = next(iter(copies)).window.last_settleable(lane, copies)
+            for pending in sorted(copies, key=lambda pending: pending.delivery.position):
+                total += copies[pending]
+                if last is None or pending.delivery.position > last.position or (only and total > self.most_messages):
+                    break
+                only[lane] = pending.delivery.position
+        self._only = only or None
+
     def is_whole(self) -> bool:
         """Return whether everything up to the last delivery inside, of each lane, is inside or done elsewhere."""
         offsets: dict[Any, int] = {}
@@ -186,9 +216,7 @@ class Transacting(Connection):
         """Return the offset to commit for each lane that has progressed: with this transaction, all deliveries before
         it are done.
         """
-        copies: dict[PartitionLane, Counter[Pending]] = {}
-        for outgoing in self.inside:
-            copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1  # type: ignore[arg-type]
+        copies = _count_copies(self.inside)
         offsets: dict[PartitionAssignment, dict[PartitionLane, int]] = {}
         for assignment in self.assignments():
             for lane in assignment.lanes.values():
@@ -273,6 +301,14 @@ class Transacting(Connection):
             problem = fatal
         cause: KafkaError = problem.args[0]
         return cause
+
+
+def _count_copies(messages: Iterable[Outgoing]) -> dict[Any, Counter[Pending]]:
+    """Return, for each lane, how many copies of its deliveries are among these messages."""
+    copies: dict[Any, Counter[Pending]] = {}
+    for outgoing in messages:
+        copies.setdefault(outgoing.delivery.lane, Counter())[outgoing.context] += 1
+    return copies
 
 
 def group_metadata_of(assignments: Iterable[PartitionAssignment]) -> dict[PartitionAssignment, bytes]:

@@ -37,7 +37,14 @@ from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.producer.batches import ONE_BY_ONE
 from bridge.endpoints.kafka.producer.plain import end_producer
 from bridge.endpoints.kafka.producer.target import CLOSING, TopicTarget, find_pause
-from bridge.endpoints.kafka.producer.transaction import PAUSE, WAITING, Incomplete, Transacting, group_metadata_of
+from bridge.endpoints.kafka.producer.transaction import (
+    PAUSE,
+    WAITING,
+    Incomplete,
+    Knotted,
+    Transacting,
+    group_metadata_of,
+)
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.dead_letters import count_accepted
@@ -179,6 +186,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
     async def _transact(self, connection: Transacting, calls: Calls) -> None:
         """Make a transaction of the messages that wait, and commit it, or abort it and put them back."""
         connection.producer.begin_transaction()
+        connection.untie()
         try:
             await self._fill(connection)
             offsets = connection.offsets()
@@ -197,6 +205,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
             offsets, pause = {}, True
         except Incomplete as reason:
             LOG.info("%s: a transaction is begun anew: %s", self.name, reason)
+            connection.is_knotted |= isinstance(reason, Knotted)
             offsets, pause = {}, True
         if not offsets or connection.refused:  # nothing was committed: no progress, an error, or a refused message
             await self._abort(connection, calls)
@@ -216,7 +225,7 @@ class TransactionalTarget(TopicTarget[Transacting]):
     async def _fill(self, connection: Transacting) -> None:
         """Take messages in until it is time to commit. Raises Incomplete when the transaction is to be begun anew."""
         loop, accepted = asyncio.get_running_loop(), 0
-        began, full_since = loop.time(), inf
+        ends, full_since = loop.time() + self._seconds, inf
         while True:
             connection.take()
             connection.producer.poll(0)
@@ -226,21 +235,21 @@ class TransactionalTarget(TopicTarget[Transacting]):
                 raise Incomplete("partitions were taken away")
             if connection.broken:
                 return
-            full = len(connection.inside) >= self._messages or now - began >= self._seconds or not connection.inside
+            full = len(connection.inside) >= self._messages or now >= ends or not connection.inside
             if full and connection.is_whole():
                 return
             if full and len(connection.inside) > accepted and not len(connection.producer):  # brokers have them all
                 accepted = len(connection.inside)
                 count_accepted(connection.inside)
-            if now - began > self._seconds + STALLED:
-                raise Incomplete("a delivery in it waits for others, or is not whole")
+            if now > ends + STALLED:
+                raise Knotted("a delivery in it waits for others, or is not whole")
             if full:
                 full_since = min(full_since, now)
                 await asyncio.sleep(find_pause(now - full_since))
             elif connection.waiting:
-                await asyncio.sleep(min(began + self._seconds - now, 0.005))
+                await asyncio.sleep(min(ends - now, 0.005))
             else:
-                await _wait_for_news(connection, began + self._seconds - now)
+                await _wait_for_news(connection, ends - now)
 
     async def _abort(self, connection: Transacting, calls: Calls) -> None:
         """Abort the transaction; its messages come first in the next one, without those that brokers refused alone.

@@ -150,6 +150,46 @@ async def test_offsets_are_committed_up_to_the_first_delivery_that_is_not_whole(
 
 
 @on_a_loop
+async def test_after_one_that_was_not_whole_a_transaction_takes_what_makes_it_whole_and_the_next_one_the_rest() -> None:
+    scene = Scene(messages=4)
+    copies = scene.copies(5)
+    scene.state.waiting += [*copies[8:], *copies[2:6], *copies[:2]]  # the fourth delivery waits for one of these
+    scene.state.is_knotted = True
+    scene.state.untie()
+    scene.state.take()
+    assert scene.inside == [2, 3, 0, 1]
+    assert scene.state.is_whole()
+    assert [outgoing.number for outgoing in scene.state.waiting] == [8, 9, 4, 5]
+    scene.state.is_knotted, scene.state.inside = False, []
+    scene.state.untie()
+    scene.state.take()
+    assert scene.inside == [8, 9, 4, 5]
+
+
+@on_a_loop
+async def test_what_the_next_owner_of_a_partition_writes_is_given_up_though_the_rest_is_to_be_whole() -> None:
+    scene = Scene()
+    scene.state.waiting += scene.copies(2, "a")
+    scene.lane.assignment.lanes.clear()
+    scene.window.drop()
+    scene.state.is_knotted = True
+    scene.state._only = {object(): 3}
+    scene.state.take()
+    assert scene.answers.moot == [0, 1]
+
+
+@on_a_loop
+async def test_a_transaction_takes_all_where_nothing_would_make_it_whole() -> None:
+    scene = Scene()
+    copies = scene.copies(3)
+    scene.state.waiting += copies[1:]
+    scene.state.is_knotted = True
+    scene.state.untie()
+    scene.state.take()
+    assert scene.inside == [1, 2, 3, 4, 5]
+
+
+@on_a_loop
 async def test_after_an_abort_messages_come_again_in_their_order_without_those_refused_alone() -> None:
     scene = Scene()
     scene.state.batching.part(0.0)

@@ -10,6 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from bridge.endpoint import Delivery, Outgoing
 from bridge.endpoints.kafka.config import KafkaSource, TransactionalTarget
 from bridge.endpoints.memory import MemoryTarget
 from bridge.endpoints.topics import TopicDestination
+from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from exchange import Message
 from tests.support.bridge.behaviour import QUICK, Reports, Silent, on_a_loop, router_to
@@ -82,14 +84,19 @@ class Copy:
         return KafkaSource("read", own, [self.read], window=300, transactional=True)
 
     def pump(
-        self, transactional_id: str | None = None, dead: Any = None, observer: Any = None, **settings: Any
+        self,
+        transactional_id: str | None = None,
+        dead: Any = None,
+        observer: Any = None,
+        policy: Policy = QUICK,
+        **settings: Any,
     ) -> Pump:
         target = TransactionalTarget(
             "written", {**self.topics.settings, **settings}, {"queue": TopicDestination(self.written)}, 100, 0.05,
             transactional_id,
         )  # fmt: skip
         inlets = [Inlet(self.source(), "in")]
-        return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), QUICK, dead)
+        return Pump(inlets, router_to("queue"), {"queue": target}, observer or Silent(), policy, dead)
 
     def job(self, **settings: Any) -> dict[str, Any]:
         """Return the job of a `Copying`."""
@@ -126,6 +133,19 @@ class Copy:
         for message in found:
             by_key.setdefault(message.key(), []).append(int(message.value()))
         assert all(each == sorted(each) for each in by_key.values())
+
+
+@on_a_loop
+async def test_messages_of_a_key_that_go_one_at_a_time_do_not_wait_for_their_own_transaction(topics: Topics) -> None:
+    copy = Copy(topics, 1)
+    copy.count = 60
+    await asyncio.to_thread(topics.put, copy.read, [(b"%d" % (n // 2 % 3), b"%d" % n) for n in range(copy.count)])
+    pump = copy.pump(policy=replace(QUICK, one_at_a_time=True))
+    run = asyncio.ensure_future(pump.run())
+    await asyncio.to_thread(copy.wait, running=[run])
+    pump.stop()
+    await run
+    await asyncio.to_thread(copy.check)
 
 
 @on_a_loop
