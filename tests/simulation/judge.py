@@ -38,6 +38,8 @@ class Judge:
         self._tries: Counter[tuple[str, int]] = Counter()
         """Queue, and id of a delivery -> number of refusals of its copy."""
         self._final: set[tuple[str, int]] = set()
+        self._moot: set[int] = set()
+        """Ids of deliveries that another owner of their partition writes."""
         self._pushed_back: dict[str, float] = {}
         """Queue -> time of its latest push-back."""
         self._busy_since: dict[str, float] = {}
@@ -56,7 +58,8 @@ class Judge:
     @property
     def needed(self) -> set[str]:
         """Targets that a source waits for."""
-        return {"all"} | ({"dead"} if self.rules.dead_letters else set()) | (set() if self.rules.is_narrow else {"odd"})
+        queues = ["all", *(["dead"] if self.rules.dead_letters else []), *([] if self.rules.is_narrow else ["odd"])]
+        return {*map(self.rules.target_of, queues)}
 
     def breaks(self, promise: str, text: str) -> None:
         """Take note that a promise is broken, unless its process is dead."""
@@ -75,9 +78,19 @@ class Judge:
         if self.is_paused or self.is_drained:
             self.breaks("pause", f"{source} is opened")
 
+    def note_moot(self, outgoing: Outgoing) -> None:
+        """Take note that the next owner of its partition writes a message: settling it means nothing here."""
+        lane: Any = outgoing.delivery.lane
+        if lane.current:
+            self.breaks("at least once", f"{number_of(outgoing)} is left to the next owner of a partition that is ours")
+        self._kept.append(outgoing.delivery)
+        self._moot.add(id(outgoing.delivery))
+
     def note_settled(self, source: str, delivery: Delivery) -> None:
         """Judge whether a message may be settled."""
         number = number_of(delivery)
+        if id(delivery) in self._moot:
+            return
         if not self.world.is_safe(number, is_narrow=self.rules.is_narrow):
             self.breaks("at least once", f"{source} settles {number}, which is not safe")
 
@@ -117,7 +130,8 @@ class Judge:
             return
         self._judged.add((queue, id(delivery)))
         self._kept.append(delivery)
-        if queue and any(each.delivery is delivery for each in self.under_way[queue].values()):
+        sent = self.under_way[self.rules.target_of(queue)].values() if queue else ()
+        if any(each.delivery is delivery and each.queue == queue for each in sent):
             self.breaks("one fate", f"{queue} may still confirm {number}, which is a dead letter")
         patience = self.rules.give_up_after
         is_due = (

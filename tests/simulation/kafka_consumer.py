@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Record
 
+from bridge.endpoints.kafka.consumer.assignment import METADATA
 from tests.simulation.kafka_topic import ModelTopic
 from tests.simulation.world import World
 
@@ -49,6 +51,7 @@ class ModelConsumer:
         self.knows = -1
         """Number of the topic that it knows: it asks for none before it is to join."""
         self.generation = -1
+        self._assigned = 0
         self.is_over = False
         self.positions: dict[int, int] = {}
         """Partition -> offset that is read next; -1 until it is known."""
@@ -102,6 +105,8 @@ class ModelConsumer:
         if generation != self.generation or partition in self.positions:
             return
         self.positions[partition] = -1
+        self.topic.assigned += 1
+        self._assigned = self.topic.assigned
         self.host.world.repeats[self.host.name] += 1
         self._on_assign(self, [TopicPartition(TOPIC, partition)])
         asyncio.get_running_loop().call_later(self.host.world.delay(0.05), self._start, partition, generation)
@@ -110,7 +115,7 @@ class ModelConsumer:
         """Ask where to begin."""
         if generation != self.generation or self.positions.get(partition) != -1 or self.forgotten:
             return
-        if self.host.is_silent:
+        if self.host.is_silent or partition in self.topic.pending:
             asyncio.get_running_loop().call_later(1.0, self._start, partition, generation)
         elif partition < len(self.topic.partitions):
             self.positions[partition] = self.topic.begin_of(partition)
@@ -231,6 +236,13 @@ class ModelConsumer:
         self.positions[there.partition] = (
             0 if epoch is None else self.topic.valid(there.partition, there.offset, epoch)
         )  # fmt: skip
+
+    def consumer_group_metadata(self) -> bytes:
+        epoch = (self.generation << 8) + self._assigned % 256
+        return METADATA + epoch.to_bytes(4, sys.byteorder, signed=True) + self.host.name.encode()
+
+    def memberid(self) -> str:
+        return "member" if self.generation >= 0 else ""
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, partition) for partition in self.positions]

@@ -79,7 +79,14 @@ class KafkaTopic(Client):
         self.topic = topic
         self.consumer: ModelConsumer | None = None
         settings = {"group.id": GROUP, "bootstrap.servers": "b:9092", "host": self}
-        self.endpoint = KafkaSource(name, settings, [TOPIC], window=world.plan.window, until_end=until_end)
+        self.endpoint = KafkaSource(
+            name,
+            settings,
+            [TOPIC],
+            window=world.plan.window,
+            until_end=until_end,
+            transactional=world.plan.is_transactional,
+        )
 
     @property
     def is_silent(self) -> bool:

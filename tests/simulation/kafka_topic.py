@@ -82,6 +82,10 @@ class ModelTopic:
         self.epochs: list[list[tuple[int, int]]] = [[(0, 0)] for _ in range(partitions)]
         """Partition -> first offsets, and epochs of the leaders that wrote the records from there on."""
         self.generation = 0
+        self.assigned = 0
+        """Number of times that a partition was assigned to a member."""
+        self.pending: set[int] = set()
+        """Partitions of which an open transaction has offsets: where to begin is not known before its end."""
         self.taken_until = 0.0
         """Time until which a member that died has the partitions."""
         self.away: dict[int, float] = {}
@@ -91,6 +95,11 @@ class ModelTopic:
     def id(self) -> str:
         """Its id."""
         return f"id-{self.number}"
+
+    @property
+    def member_epoch(self) -> int:
+        """Generation of the group, with the number of its assignments, as its members of now have it."""
+        return (self.generation << 8) + self.assigned % 256
 
     def put(self, partition: int, key: bytes, value: bytes, *, in_transaction: bool = False) -> None:
         """Append a record."""

@@ -30,6 +30,10 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "share": (
         "lose", "lose", "down", "hang", "quiet", "rebalance", "fence", "fence", "acknowledge", "acknowledge",
     ),
+    "transactional": (
+        "lose", "lose", "down", "hang", "quiet", "rebalance", "rebalance", "fence", "fence", "forget",
+        "open transaction",
+    ),
     "rocketmq": (
         "lose", "lose", "down", "down", "hang", "mute", "rebalance", "rebalance", "commit", "commit", "moved", "remade",
     ),
@@ -37,7 +41,7 @@ OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
         "lose", "lose", "down", "down", "hang", "mute", "rebalance", "rebalance", "commit", "commit", "moved", "remade",
     ),
 }  # fmt: skip
-"""Kind of a source -> its faults."""
+"""Kind of a source, or ``transactional`` for Kafka's whose offsets are in transactions -> its faults."""
 
 SHARED: Final = ("queue", "log", "rabbitmq", "share", "rocketmq", "orderly")
 """Kinds of sources that several workers share here."""
@@ -56,10 +60,15 @@ OF_TARGETS: Final = {
     "lose", "lose", "down", "hang", "mute", "refuse", "push back", "push back", "wait", "wait", "wait", "block",
     ),
     "kafka": ("lose", "lose", "down", "hang", "mute"),
+    "transactional": (
+        "lose", "down", "hang", "mute", "mute", "coordinator", "coordinator", "coordinator", "abortable", "fenced",
+    ),
     "rocketmq": ("lose", "lose", "down", "hang", "mute", "push back", "push back", "unsafe", "forbid", "moved"),
     "archive": ("full", "full", "sync", "rename", "rename", "read-only"),
 }  # fmt: skip
 """Kind of the targets -> their faults."""
+TRANSACTIONAL: Final = ("transactional", "partly")
+"""Kinds of targets of Kafka's sources that have transactions: for both queues, or for ``all`` alone."""
 OF_BRIDGE: Final = ("kill", "stop", "pause", "resume", "drain", "reload", "reload", "reload", "reload")
 
 ODD: Final = ("refused", "refused", "unroutable", "raises")
@@ -104,7 +113,7 @@ class Plan:
     seed: int
     sources: tuple[str, ...] = ("queue",)
     targets: str = "model"
-    """``model``, or the real targets, over models of brokers or a disk: a key of `OF_TARGETS`."""
+    """``model``, or the real targets, over models of brokers or a disk: a key of `OF_TARGETS`, or ``partly``."""
     messages: int = 24
     keys: int = 3
     odd: tuple[tuple[int, str], ...] = ()
@@ -140,6 +149,15 @@ class Plan:
     def topology(self) -> Topology:
         """The topology."""
         return NARROW if self.is_narrow else TOPOLOGY
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether messages of the queue ``all`` and the offsets of sources are in transactions."""
+        return self.targets in TRANSACTIONAL
+
+    def target_of(self, queue: str) -> str:
+        """Return the target of a queue, or of the dead letters."""
+        return "all" if self.targets == "transactional" and queue == "odd" else queue
 
     @property
     def edits(self) -> frozenset[int]:
@@ -208,7 +226,7 @@ class File:
             return self._with(one_at_a_time=not rules.one_at_a_time, give_up_after=patience)
         if number == TO_NARROW:
             return self._with(is_narrow=not rules.is_narrow)
-        if number == TO_SPLIT and rules.targets != "archive":  # an archive has one writer
+        if number == TO_SPLIT and rules.targets not in ("archive", *TRANSACTIONAL):  # which have one writer
             return replace(self, is_split=not self.is_split)
         return self
 
@@ -223,6 +241,8 @@ def make_plan(seed: int) -> Plan:
     systems = ("queue", "log", "rabbitmq", "kafka", "kafka", "share", "rocketmq", "orderly")
     sources = tuple(random.choices(systems if workers == 1 else SHARED, k=random.choice((1, 1, 2))))
     targets = random.choice(("model", "model", "rabbitmq", "kafka", "archive" if workers == 1 else "model", "rocketmq"))
+    if workers == 1 and random.random() < 0.12:
+        sources, targets = ("kafka",) * len(sources), random.choice(TRANSACTIONAL)
     messages = random.choice((6, 16, 40))
     span = random.choice((0.0, 0.5, 2.0, 10.0))
     many_are_odd = random.random() < 0.15
@@ -237,11 +257,18 @@ def make_plan(seed: int) -> Plan:
         *[
             (
                 f"{kind}-{at}",
-                OF_SOURCES[kind] if workers == 1 else [each for each in OF_SOURCES[kind] if each != "remade"],
+                OF_SOURCES["transactional" if targets in TRANSACTIONAL else kind]
+                if workers == 1
+                else [each for each in OF_SOURCES[kind] if each != "remade"],
             )
             for at, kind in enumerate(sources)
         ],
-        *[(name, [*OF_TARGETS[targets]]) for name in TARGETS],
+        *[
+            (name, [*(OF_TARGETS["transactional"] if name == "all" else OF_MODEL)])
+            if targets in TRANSACTIONAL
+            else (name, [*OF_TARGETS[targets]])
+            for name in TARGETS
+        ],
     ]
     places = [*places, places[-3], ("bridge", [*OF_BRIDGE])]
     faults: list[Fault] = []

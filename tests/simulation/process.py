@@ -18,6 +18,7 @@ from bridge.daemon.config import Config
 from bridge.daemon.journal import Journal
 from bridge.daemon.pipelines import GOING_BACK, Pipelines
 from bridge.daemon.pumps import RunningPump, control
+from bridge.endpoint import BridgeLayout
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 from tests.simulation.judge import Judge
@@ -120,7 +121,7 @@ class Process:
 
     def reload(self) -> None:
         """Reload it, as SIGHUP does."""
-        if self.running is not None and not self.running.done():
+        if self.running is not None and not (self.is_killed or self.running.done()):
             self.pipelines.request().add_done_callback(self._judge_reload)
 
     # Reading the file.
@@ -137,12 +138,19 @@ class Process:
         self._judges.append(judge)
         clients = [self.systems.make_source(f"{rules.sources[at]}-{at}") for at in sources]
         inlets = [Inlet(WatchedSource(each, judge), "in") for each in clients]
-        targets = {each: WatchedTarget(self.systems.make_target(each), judge) for each in TARGETS}
-        for each in ("all", "odd"):
-            if (verdict := getattr(targets[each].client, "is_at_fault", None)) is not None:
+        names = dict.fromkeys(map(rules.target_of, TARGETS))
+        targets = {each: WatchedTarget(self.systems.make_target(each), judge) for each in names}
+        of_queues = {each: targets[rules.target_of(each)] for each in ("all", "odd")}
+        if rules.is_transactional:
+            inner = {each: target.inner for each, target in of_queues.items()}
+            layout = BridgeLayout([each.endpoint for each in clients], inner, rules.topology, 1)
+            for endpoint in (*layout.sources, *inner.values()):
+                endpoint.meet(layout)
+        for each, target in of_queues.items():
+            if (verdict := getattr(target.client, "is_at_fault", None)) is not None:
                 judge.verdicts[each] = verdict
         return Config(
-            "bridge.toml", rules.topology, (*inlets,), {name: targets[name] for name in ("all", "odd")}, rules.policy,
+            "bridge.toml", rules.topology, (*inlets,), of_queues, rules.policy,
             targets["dead"] if rules.dead_letters else None, name=name, written=(rules, sources),
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ PROMISES: Final = {
     "nothing stands still": "once all faults are over, all messages are settled, in bounded time",
     "duplicates": "after each fault, at most the window of messages comes again",
     "order": "messages of a key arrive in order, but for those under way when one of them is refused",
+    "exactly once": "in transactions, readers see each message once, and just with the offset behind it",
     "one at a time": "of a key, one message is under way with one_at_a_time, and for a minute after a push-back",
     "dead letters": "only a message that is refused for good, or often enough, or too long, becomes a dead letter",
     "tries": "a message that is refused for good, or often enough, is not sent again where dead letters have room",

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from bridge.pump.pump import Pump
+from tests.simulation.kafka_exactly_once import transactions_simulated
 from tests.simulation.kafka_share import share_simulated
 from tests.simulation.kafka_source import kafka_simulated
 from tests.simulation.loop import simulate
@@ -48,7 +49,7 @@ def play(plan: Plan) -> Outcome:
     world = World(plan, random)
     with (
         _without_logs(), rabbitmq_simulated(), kafka_simulated(), share_simulated(), rocketmq_simulated(),
-        pipelines_simulated(world), make_disk(plan) as disk,
+        transactions_simulated(), pipelines_simulated(world), make_disk(plan) as disk,
     ):  # fmt: skip
         try:
             _, seconds = simulate(Life(world, disk).live(), random)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,11 +10,13 @@ from typing import Any
 
 from tests.simulation.archive import ModelArchive, archive_simulated
 from tests.simulation.kafka import KafkaServer
+from tests.simulation.kafka_exactly_once import ExactlyOnceServer
 from tests.simulation.kafka_share import ShareTopic
 from tests.simulation.kafka_share_group import ModelShareGroup
 from tests.simulation.kafka_source import KafkaTopic
 from tests.simulation.kafka_topic import ModelTopic
-from tests.simulation.plan import TARGETS, Fault, Plan
+from tests.simulation.kafka_transactions import ModelCoordinator, Record
+from tests.simulation.plan import TARGETS, TRANSACTIONAL, Fault, Plan
 from tests.simulation.rabbitmq import RabbitmqQueue, RabbitmqServer
 from tests.simulation.rocketmq import RocketmqServer, RocketmqTopic
 from tests.simulation.rocketmq_broker import ModelBroker
@@ -32,6 +34,9 @@ class Systems:
         self.brokers = {f"{kind}-{at}": _make_broker(kind) for at, kind in enumerate(world.plan.sources)}
         self._written = {name: ModelBroker(f"{name}-topic", 2) for name in TARGETS}
         """Target -> the broker that has its topic, if it is of RocketMQ."""
+        self._coordinator = ModelCoordinator(self._judge_transaction)
+        if world.plan.is_transactional:
+            self._coordinator.sources.update(self.brokers)
         self.clients: list[Client] = []
         """Clients of pumps that run, or ran last."""
 
@@ -63,10 +68,13 @@ class Systems:
         kind, world = self.world.plan.targets, self.world
         if kind == "archive":
             return ModelArchive(name, world, self._disk)
+        if world.plan.is_transactional and name == "all":
+            queues = [each for each in ("all", "odd") if world.plan.target_of(each) == "all"]
+            return ExactlyOnceServer(name, world, self._coordinator, queues)
         if kind == "rocketmq":
             return RocketmqServer(name, world, self._written[name])
         kinds: dict[str, Callable[[str, World], Client]] = {
-            "model": ModelTarget, "rabbitmq": RabbitmqServer, "kafka": KafkaServer,
+            **dict.fromkeys(("model", *TRANSACTIONAL), ModelTarget), "rabbitmq": RabbitmqServer, "kafka": KafkaServer,
         }  # fmt: skip
         return kinds[kind](name, world)
 
@@ -89,6 +97,23 @@ class Systems:
         """Begin a fault of a system."""
         for each in [each for each in self.clients if each.name == fault.where]:
             each.strike(fault)
+
+    def _judge_transaction(self, records: Sequence[Record]) -> None:
+        """Judge a transaction as it is committed: readers see its records, and its offsets are the group's."""
+        world = self.world
+        for record in records:
+            number = int(record.value)
+            if world.stored[record.topic][number]:
+                world.breaks("exactly once", f"{record.topic} has {number} twice")
+            world.store(record.topic, number, "")
+        for topic in self._coordinator.sources.values():
+            for partition, log in enumerate(topic.partitions):
+                end = topic.offset_of(partition)
+                for offset, number in [(at, int(each[1])) for at, each in enumerate(log) if each is not None]:
+                    if offset >= end and world.stored["all"][number]:
+                        world.breaks("exactly once", f"all has {number} without the offset behind it")
+                    if offset < end and not world.is_safe(number, is_narrow=world.plan.may_be_narrow):
+                        world.breaks("exactly once", f"the offset is behind {number}, which is not there")
 
     def judge(self) -> None:
         """Judge what is on disks, at the end."""

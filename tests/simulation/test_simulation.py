@@ -73,6 +73,15 @@ FOUND: Final = {
             Fault(at=3.274, where="orderly-0", what="remade", seconds=0.3, number=2),
         ),
     ),
+    "a transaction waits for a message that waits for another one inside, of the same key": Plan(
+        seed=0, sources=("kafka",), targets="transactional", messages=9,
+        odd=((1, "unroutable"), (2, "refused"), (4, "refused")), one_at_a_time=True,
+    ),
+    "a transaction waits for a message that waits behind as many as it takes": Plan(
+        seed=963, sources=("kafka",), targets="partly", messages=40, keys=8, odd=((18, "raises"), (28, "unroutable")),
+        span=0.5, window=20, tries=1, one_at_a_time=True,
+        faults=(Fault(at=0.753, where="dead", what="lose", seconds=90.0),),
+    ),
     "a member whose heartbeat waited in a broker that hangs is one for ever": Plan(
         seed=2, sources=("rocketmq",), messages=1,
         faults=(

@@ -152,6 +152,8 @@ class _Reports:
         known = target._under_way.pop(message.number, None) is not None
         if known and target.name != "dead" and not failure.moot:
             target.judge.note_refused(message, failure)
+        if failure.moot:
+            target.judge.note_moot(message)
         self._receiver.failed(message, failure)
 
     def lost(self, error: Disconnected) -> None:
