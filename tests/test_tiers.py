@@ -50,7 +50,7 @@ def test_slow(monkeypatch):
 RUN: dict[str, tuple[set[str], set[str], int]] = {
     "quick": ({"plain", "smoke", "scaled", "law", "slow"}, set(), 6),
     "quick --limit-cpu": ({"plain", "smoke", "scaled", "law"}, {"slow"}, 6),
-    "rest": ({"server", "of_a_fixture", "scaled", "law"}, set(), 30),
+    "rest": ({"server", "of_a_fixture", "scaled", "law"}, set(), 60),
     "night": ({"plain", "server", "smoke", "of_a_fixture", "scaled", "law", "slow"}, set(), 600),
 }
 """Tier and options -> what of `TESTS` passes and fails in it, and how many examples the law has."""

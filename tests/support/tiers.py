@@ -4,7 +4,7 @@
 tier        what it runs                                                                    examples of a property
 ==========  ==============================================================================  =======================
 ``quick``   all that needs no server, browser, Spark or other process, and what is `smoke`  a tenth, the same each day
-``rest``    what `quick` leaves out, its properties with more examples, what `scaled`       half, the same each day
+``rest``    what `quick` leaves out, its properties with all their examples, what `scaled`  all, the same each day
 ``all``     everything                                                                      all, the same each day
 ``night``   everything                                                                      ten times as many, random
 ==========  ==============================================================================  =======================
@@ -94,14 +94,11 @@ def parse_parts(value: str) -> frozenset[str] | None:
 def scale(count: int, share: int = 10) -> int:
     """Return how many cases the tier tries of a law that has `count` in the tier `all`.
 
-    `quick` tries one of `share`: fewer than a tenth where a case takes a tenth of a second. `rest`, of which CI makes
-    each run, tries half: those of the other half are the same each day, too, and `night` has twenty times as many.
+    `quick` tries one of `share`: fewer than a tenth where a case takes a tenth of a second.
     """
     tier = cast("Tier", os.environ.get(_VARIABLE, "all"))
     if tier == "quick":
         return min(count, max(5, count // share))
-    if tier == "rest":
-        return (count + 1) // 2
     return 10 * count if tier == "night" else count
 
 

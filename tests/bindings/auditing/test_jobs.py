@@ -43,10 +43,10 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("in_groups")
-@pytest.mark.parametrize("jobs", [2, 3])
-def test_any_number_of_processes_gives_the_same_values(tmp_path: Path, jobs: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_any_number_of_processes_gives_the_same_values(tmp_path: Path, seed: int) -> None:
     """Heavy hitters, too, which depend on how messages are divided."""
-    rng = Random(jobs)
+    rng = Random(seed)
     topology = topology_for(rng, LATEST_PROFILE)
     after = topologies.edit(rng, topology)
     studies: list[Study[Any]] = [CoverageStudy(topology), VerifyStudy(topology), CompareStudy(topology, after)]
@@ -57,7 +57,8 @@ def test_any_number_of_processes_gives_the_same_values(tmp_path: Path, jobs: int
     assert len(planning.plan_groups(archive)) > 3
     alone = run_here(archive, studies)
     assert exact(alone.values[0]) == slow_tally(topology, records)
-    assert run_here(archive, studies, jobs=jobs) == alone
+    for jobs in (2, 3):
+        assert run_here(archive, studies, jobs=jobs) == alone
 
 
 @examples(30)
