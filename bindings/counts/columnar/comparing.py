@@ -190,7 +190,7 @@ class Comparer:
             add(MessageSum("got", side), got, messages, queues)
             taken = [each.bindings for each in outcomes], [each.possible_bindings for each in outcomes]
             for what, lists in zip((TAKEN, POSSIBLE), taken, strict=True):
-                found = pair([tuple(alone & {*numbers}) for numbers in lists] if alone else [])
+                found = pair([tuple(alone.intersection(numbers)) for numbers in lists] if alone else [])
                 add(what._replace(side=side), found, messages)
                 add(MessageSum("rerouted", side), found, rerouted)
 

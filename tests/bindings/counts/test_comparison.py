@@ -29,6 +29,7 @@ from bindings.counts.comparison import (
     ChangeFacts,
     Comparison,
     MessageSum,
+    OutcomeChange,
     Pair,
     PartitionMove,
     change_of,
@@ -279,6 +280,17 @@ def test_what_shows_folded_changes_says_so(tmp_path: Path, monkeypatch: pytest.M
     said = "differences between the two topologies"
     assert any(said in each for each in list_caveats(report))
     assert any(said in each for each in format_traffic(ReroutedTraffic(changes, 1.0, Unread(), 0)))
+
+
+def test_what_is_added_to_folded_changes_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the sum has fewer rows than the limit."""
+    monkeypatch.setattr(comparison_module, "CHANGES", 2)
+    zero = make_zero(Topology(), Topology())
+    changes = [OutcomeChange("x", (name,), (), (), "routed", "unroutable") for name in "abcd"]
+    facts = ChangeFacts(Span(1, None, None))
+    apart = replace(zero, changes=dict.fromkeys(changes[:3], facts)).bound()
+    whole = apart + replace(zero, changes={changes[3]: facts})
+    assert {change.lost: each.messages for change, each in whole.changes.items()} == {("*",): 4}
 
 
 def test_no_queue_has_the_name_of_folded_ones() -> None:
