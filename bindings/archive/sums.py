@@ -94,7 +94,7 @@ class Unread:
             self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()))
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """What a report says of a file that was looked at when it was read."""
 
     archive: str
@@ -109,12 +109,12 @@ class Kind(NamedTuple):
 class Detected:
     """The files that were looked at when they were read. Sums do not depend on the order."""
 
-    kinds: dict[Kind, tuple[int, str]] = field(default_factory=dict)
+    kinds: dict[FileKind, tuple[int, str]] = field(default_factory=dict)
     """Kind -> number of files, and the path of the first one."""
     others: list[tuple[str, str]] = field(default_factory=list)
     """Path of the archive, and of a file in it that is none, in no order."""
 
-    def add(self, kind: Kind, path: str, files: int = 1) -> None:
+    def add(self, kind: FileKind, path: str, files: int = 1) -> None:
         """Add files of a kind, of which this is the first one."""
         number, first = self.kinds.get(kind, (0, path))
         self.kinds[kind] = number + files, min(first, path, key=split_path)

@@ -41,7 +41,7 @@ from bindings.archive.places import Place, RemoteFile, parse_address, read_file_
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import STORE_FOLDERS, find_log_folder, is_store
-from bindings.archive.sums import Detected, Kind, split_path
+from bindings.archive.sums import Detected, FileKind, split_path
 from bindings.sources.files import NO_FILE
 from bindings.sources.glob_pattern import expand_pattern, is_pattern
 from exchange.errors import InputError
@@ -58,7 +58,7 @@ RECORDS: Final = (Connect, RocketmqLog, KafkaSegment, KafkaLines)
 """Formats of records whose exchange and routing key a mapping places."""
 
 
-class Contents(NamedTuple):
+class ArchiveContents(NamedTuple):
     """What a report says of the files of an archive, in the order of the first file of each."""
 
     formats: tuple[str, ...]
@@ -98,18 +98,18 @@ class Archive:
         """The different biases of the files."""
         return tuple(dict.fromkeys([form.bias_of(path) for path, form in self.files]))
 
-    def list_contents(self, detected: Detected) -> Contents:
+    def list_contents(self, detected: Detected) -> ArchiveContents:
         """Return what a report says of the files, given those that were looked at when they were read."""
         known = [(str(path), path, form) for path, form in self.files if not isinstance(form, Undetected)]
         if len(known) == len(self.files):
-            return Contents(self.names, len(self.files), self.biases, self.notes, self.other_names)
+            return ArchiveContents(self.names, len(self.files), self.biases, self.notes, self.other_names)
         root = _join(Path(self.path).absolute(), "")
 
         def show(path: str) -> str:
             return _join(Path(self.path), path.removeprefix(root)) if path.startswith(root) else path
 
         files = [
-            (path, Kind(self.path, form.name, form.bias_of(place).name, form.note_of(place)), 1)
+            (path, FileKind(self.path, form.name, form.bias_of(place).name, form.note_of(place)), 1)
             for path, place, form in known
         ]
         files += [
@@ -117,7 +117,7 @@ class Archive:
         ]
         kinds = [kind for _, kind, _ in sorted(files, key=lambda each: split_path(each[0]))]
         others = [show(path) for archive, path in detected.others if archive == self.path]
-        return Contents(
+        return ArchiveContents(
             tuple(dict.fromkeys([kind.format for kind in kinds])),
             sum(number for _, _, number in files),
             tuple(dict.fromkeys([Bias[kind.bias] for kind in kinds])),

@@ -26,7 +26,7 @@ from bindings.archive.rabbitmq.rabtap import Rabtap
 from bindings.archive.rabbitmq.tracing import TracingJson, TracingText
 from bindings.archive.reading import SPLIT_BYTES, Format, Item, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
-from bindings.archive.sums import Detected, Kind
+from bindings.archive.sums import Detected, FileKind
 from bindings.archive.unpacking import read_head
 
 Recognise = Callable[[Place, Sequence[Format]], Format | None]
@@ -95,7 +95,7 @@ class Undetected(Format):
         if isinstance(form, NoArchive):
             detected.others.append((self.root, str(path)))
         else:
-            detected.add(Kind(self.root, form.name, form.bias_of(path).name, form.note_of(path)), str(path))
+            detected.add(FileKind(self.root, form.name, form.bias_of(path).name, form.note_of(path)), str(path))
 
     def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         form = self.find(path)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from bindings.archive.formats.recognition import Undetected
 from bindings.archive.inspection import Account
 from bindings.archive.reading import Bad, Format, Item, Split, read_split
-from bindings.archive.sums import Detected, Kind, Span, Unread
+from bindings.archive.sums import Detected, FileKind, Span, Unread
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.study import Counting, Study
 from bindings.sources.files import make_folders
@@ -290,7 +290,7 @@ def decode_account(value: Mapping[str, Any]) -> Account:
     span = Span(value["records"], value["first"], value["last"])
     detected = Detected(others=[(str(archive), str(path)) for archive, path in value.get("others", ())])
     for *kind, files, first in value.get("kinds", ()):
-        detected.add(Kind(*map(str, kind)), str(first), int(files))
+        detected.add(FileKind(*map(str, kind)), str(first), int(files))
     return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples), detected)
 
 

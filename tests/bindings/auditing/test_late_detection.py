@@ -24,7 +24,7 @@ from bindings.archive.formats.detect import detect
 from bindings.archive.inspection import Account
 from bindings.archive.places import Place
 from bindings.archive.reading import Format
-from bindings.archive.sums import Detected, Kind
+from bindings.archive.sums import Detected, FileKind
 from bindings.auditing.estimate import estimate_audit
 from bindings.auditing.local import planning, workers
 from bindings.auditing.local.selection import Selection
@@ -177,12 +177,12 @@ def test_processes_report_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 PATHS = st.text("ab/.-", min_size=1, max_size=5)
 KIND = st.builds(
-    Kind, st.sampled_from("ab"), st.sampled_from(["JSON lines", "Parquet"]), st.just("UNKNOWN"), st.just("")
+    FileKind, st.sampled_from("ab"), st.sampled_from(["JSON lines", "Parquet"]), st.just("UNKNOWN"), st.just("")
 )
 SEEN = st.lists(st.tuples(st.none() | KIND, PATHS))
 
 
-def add_up(seen: Sequence[tuple[Kind | None, str]]) -> Detected:
+def add_up(seen: Sequence[tuple[FileKind | None, str]]) -> Detected:
     found = Detected()
     for kind, path in seen:
         if kind is None:
