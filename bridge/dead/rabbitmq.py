@@ -19,9 +19,9 @@ from bridge.dead.reading import Bounds, Read, RowWriter, Take
 from bridge.endpoint import Disconnected, EndOfStream, validate_time
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
+from bridge.endpoints.rabbitmq.consumer.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from bridge.endpoints.rabbitmq.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.refusals import NOT_FOUND, explain_refusal
 from exchange.amqp import ContentHeader, MalformedHeader, build_lazy_message, get_content
 from exchange.amqp.streams import EMPTY_SECONDS, FIRST_SECONDS, STREAM_OFFSET, read_offset

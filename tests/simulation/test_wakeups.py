@@ -24,8 +24,8 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer import reading
+from bridge.endpoints.rabbitmq.consumer.queue_facts import QueueFacts
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from bridge.endpoints.rabbitmq.routes import PublishAddress
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.endpoints.rabbitmq.wire import SECONDS

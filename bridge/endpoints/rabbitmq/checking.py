@@ -18,14 +18,14 @@ from bridge.endpoint import BridgeLayout, Disconnected, Finding, Level, Place
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rabbitmq.addresses import read_cluster_name
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from bridge.endpoints.rabbitmq.queue_facts import (
+from bridge.endpoints.rabbitmq.consumer.queue_facts import (
     QueueFacts,
     find_limits,
     find_removals,
     find_setting,
     refuses_when_full,
 )
+from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
 from exchange.errors import BrokerError

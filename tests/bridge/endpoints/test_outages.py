@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.outages import LOOK_EVERY, KnownRemovals, find_survived, judge_removals
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts, find_removals
+from bridge.endpoints.rabbitmq.consumer.queue_facts import QueueFacts, find_removals
 from tests.support.virtual_loop import on_a_virtual_loop, pass_time
 
 

@@ -28,11 +28,11 @@ from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_brea
 from bridge.endpoints.rabbitmq.consumer.ending import Ending
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
+from bridge.endpoints.rabbitmq.consumer.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
 from bridge.endpoints.rabbitmq.consumer.resuming import check_position, explain_other, find_offset, wait_for_settled
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.queue_facts import fetch_facts, find_host, look_up_removals
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
 from exchange.amqp import ContentHeader
 from exchange.amqp.streams import STREAM_OFFSET

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bridge.daemon.config import read_config
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
+from bridge.endpoints.rabbitmq.consumer.queue_facts import QueueFacts
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Arrived
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from exchange.amqp import ContentHeader
 from tests.support.cases import with_each
 

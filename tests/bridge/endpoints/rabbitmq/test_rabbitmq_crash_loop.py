@@ -17,9 +17,9 @@ from bridge.endpoint import Disconnected, EndOfStream
 from bridge.endpoints.rabbitmq.addresses import parse_broker
 from bridge.endpoints.rabbitmq.connection import Channel
 from bridge.endpoints.rabbitmq.consumer import reading
+from bridge.endpoints.rabbitmq.consumer.queue_facts import QueueFacts
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.management import Unknown
-from bridge.endpoints.rabbitmq.queue_facts import QueueFacts
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.waiting import find_limit, until
 
