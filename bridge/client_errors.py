@@ -51,13 +51,13 @@ MEANINGS: Final = (
         "the broker's port answers TLS with plain text: is this the amqps listener?",
     ),
     _meaning(
-        "(?i)certificate has expired|certificate is not yet valid", "the validity of the broker's certificate is over"
+        "(?i)certificate has expired|certificate is not yet valid", "the validity of the server's certificate is over"
     ),
     _meaning(
         "(?i)hostname mismatch|IP address mismatch|certificate is not valid for",
-        "the broker's certificate is of another host: connect to a name that is in it (RabbitMQ: or server_name)",
+        "the server's certificate is of another host: connect to a name that is in it (RabbitMQ: or server_name)",
     ),
-    _meaning("(?i)certificate verify failed", "no authority in ca_file knows the broker's certificate"),
+    _meaning("(?i)certificate verify failed", "no authority in ca_file knows the server's certificate"),
     _meaning(
         "(?i)alert certificate required|alert bad certificate|alert unknown ca|alert handshake failure",
         "the broker refuses this client's certificate, or wants one: see cert_file and key_file",
@@ -81,6 +81,10 @@ MEANINGS: Final = (
         "INCONSISTENT_GROUP_PROTOCOL",
         "other members of the group divide its partitions in another way: give this source a group of its own, or set "
         "partition.assignment.strategy in librdkafka to theirs",
+    ),
+    _meaning(
+        "credential expired",
+        "no newer access token came in time: does the authorization server answer, and are the clocks right?",
     ),
     _meaning(
         "cannot publish to internal exchange",

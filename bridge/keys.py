@@ -91,6 +91,18 @@ class Keys(NamedTuple):
         """The names of the keys."""
         return tuple([key.name for key in self.keys])
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of a table with these keys, and no others."""
+        required = [key.name for key in self.keys if key.required]
+        return {
+            "type": "object",
+            "properties": {key.name: key.schema for key in self.keys},
+            **({"required": required} if required else {}),
+            "additionalProperties": False,
+            **({"allOf": list(self.rules)} if self.rules else {}),
+        }
+
     def __or__(self, other: Keys) -> Keys:
         return Keys((*self.keys, *other.keys), (*self.rules, *other.rules))
 
@@ -207,6 +219,11 @@ SECRET: Final[KeyForm[Secret | None]] = KeyForm(
         ]
     },
 )
+
+
+def accept_table(keys: Keys) -> KeyForm[Table | None]:
+    """Return the form of a table with these keys, which may be missing; whoever reads them refuses others."""
+    return KeyForm(TABLE.read, keys.schema)
 
 
 def require_flag(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:

@@ -67,6 +67,10 @@ CHECK_BYTES: Final = 16 << 20
 """Maximum size in bytes of one answer of the management API to `bridge check`, which asks for single queues."""
 CHECK_SECONDS: Final = 3.0
 """Maximum duration in seconds of one answer of the management API to `bridge check`."""
+TOKEN_BYTES: Final = 64 << 10
+"""Maximum size in bytes of the answer of an authorization server."""
+TOKEN_SECONDS: Final = 10.0
+"""Maximum duration in seconds of the answer of an authorization server."""
 GIT_SECONDS: Final = 60.0
 """Maximum duration in seconds of one answer of git to `diff --against`; its size is bounded as a topology file is."""
 RECORDED_BYTES: Final = 32 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from functools import cache, partial
@@ -44,6 +45,7 @@ from bindings.sources.open import open_source
 from bindings.sources.recording.file import read_recording
 from bindings.sources.toml_places import _TomlLayout
 from bindings.sources.tree import find_reason_to_skip
+from bridge import oauth
 from bridge.consumers.groups.barrier import read_news, read_resize
 from bridge.consumers.groups.membership import read_beat
 from bridge.consumers.groups.state import _read as read_state
@@ -57,6 +59,7 @@ from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.remoting.command import Decoder, read_json
 from bridge.rocketmq.remoting.errors import RemotingError
 from bridge.rocketmq.remoting.statistics import _by_queue
+from bridge.table import Table
 from exchange import Topology
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.specification import Partitioning
@@ -201,6 +204,13 @@ class Answers(BaseHTTPRequestHandler):
     status = 200
 
     def do_GET(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer()
+
+    def answer(self) -> None:
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
@@ -228,6 +238,15 @@ def ask(status: int, read: Callable[[str], object]) -> Callable[[str, Path], obj
 
 def ask_checked(address: str) -> object:
     return checked.ManagementClient(pika.URLParameters(f"amqp://{address}"), f"http://{address}")._ask("/api/x")
+
+
+def read_tokens(address: str) -> object:
+    from bindings.sources.address import Address
+
+    values = {"token_url": f"http://{address}/token", "client_id": "c", "client_secret": "s"}
+    tokens = oauth.read_tokens(Table({"oauth": values}, "bridge.toml"), Address("amqp", address), ())
+    assert tokens is not None
+    return tokens.current()
 
 
 def read_header(text: str, folder: Path) -> object:
@@ -447,6 +466,11 @@ READERS: Final = {
     ),
     "bridge/endpoints/archive/replay.py Settled.read": Reader(
         '{"version": 1, "files": {"f": [5, null]}}', of_file("s", lambda path: Settled.read(Path(path)))
+    ),
+    "bridge/oauth.py _read_object": Reader('{"access_token": "t", "expires_in": 60}', ask(200, read_tokens)),
+    "bridge/oauth.py read_life": Reader(
+        '{"exp": 60}',
+        call(lambda claims: oauth.read_life(f"e30.{urlsafe_b64encode(claims).decode()}.x"), as_bytes=True),
     ),
     "bridge/endpoints/rabbitmq/management.py ManagementClient._ask": Reader(
         '{"a": 1}', ask(200, ask_checked), (checked.Unknown,)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bridge.daemon import keys
 from bridge.endpoints import SCHEMES, list_keys
-from bridge.keys import Key, Keys
+from bridge.keys import Keys
 from bridge.pump.keys import OWN_POLICY, POLICY
 from exchange.values.json_schema import DRAFT_07, identify
 
@@ -54,19 +54,11 @@ def _refer(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(table: Keys) -> dict[str, Any]:
-    """Return the schema of a table with these keys, and no others."""
-    required = {"required": [key.name for key in table.keys if key.required]}
-    return {
-        "type": "object",
-        "properties": {key.name: _value(key) for key in table.keys},
-        **(required if required["required"] else {}),
-        "additionalProperties": False,
-        **({"allOf": list(table.rules)} if table.rules else {}),
-    }
-
-
-def _value(key: Key[Any]) -> dict[str, Any]:
-    return {"$ref": "#/definitions/policy"} if key is OWN_POLICY else key.schema
+    """Return the schema of a table; a policy of its own is as any other."""
+    schema = table.schema
+    if OWN_POLICY in table.keys:
+        schema["properties"][OWN_POLICY.name] = {"$ref": "#/definitions/policy"}
+    return schema
 
 
 def _any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from bridge.endpoints.kafka import keys as kafka
 from bridge.endpoints.rabbitmq import keys as rabbitmq
 from bridge.endpoints.rocketmq import keys as rocketmq
 from bridge.keys import Keys
+from bridge.oauth import KEYS as OAUTH
 from bridge.pump.keys import POLICY, SOURCE
 from bridge.schema.names import SCHEMAS
 
@@ -27,7 +28,12 @@ DOCS: Final = Path(__file__).parents[1]
 FOLDER: Final = DOCS / "schemas"
 
 TABLES: Final[Mapping[str, Mapping[str, Keys]]] = {
-    "bridge-configuration.md": {"The file": FILE, "`[policy]`": POLICY, "A source: every kind": SOURCE},
+    "bridge-configuration.md": {
+        "The file": FILE,
+        "`[policy]`": POLICY,
+        "A source: every kind": SOURCE,
+        "Tokens of OAuth 2": OAUTH,
+    },
     "bridge-rabbitmq.md": {"RabbitMQ as a source": rabbitmq.SOURCE, "RabbitMQ as a target": rabbitmq.TARGET},
     "bridge-kafka.md": {"Kafka as a source": kafka.SOURCE, "Kafka as a target": kafka.TARGET},
     "bridge-rocketmq.md": {"RocketMQ as a source": rocketmq.SOURCE, "RocketMQ as a target": rocketmq.TARGET},

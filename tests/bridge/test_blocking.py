@@ -54,7 +54,7 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 PLACES: Mapping[str, str] = {
     "aside": THREAD, "cli": START, "completions": START, "schema": START, "table": f"{START}; secrets again {ASIDE}",
-    "tls": f"{START}; again {ASIDE}",
+    "tls": f"{START}; again {ASIDE}", "oauth": ASIDE,
     "daemon.config": f"{START}; again {ASIDE}", "daemon.commands": START, "scaling.commands": START,
     "dead.commands": START, "dead.forms": "after the loop has ended",
     "dead.ledger": f"{START}; then lines are appended, each before its broker hears of it",

@@ -543,15 +543,29 @@ BRIDGE: Final[list[Mutant]] = [
             '**({} if self.default is None else {"default": None})',
         ),
         ("a whole number may be less than the least", '"minimum": least', '"minimum": 0'),
-    ),
-    *mutants_of(
-        "bridge/schema/configuration.py",
-        "bridge/schema/test_configuration.py",
-        ("rules between keys are left out", "list(table.rules)", "[]"),
+        ("rules between keys are left out", "list(self.rules)", "[]"),
         (
             "a table may have any key",
-            '        "additionalProperties": False,\n        **({"allOf": list',
-            '        **({"allOf": list',
+            '            "additionalProperties": False,\n            **({"allOf": list',
+            '            **({"allOf": list',
+        ),
+    ),
+    *mutants_of(
+        "bridge/oauth.py",
+        "bridge/test_oauth.py",
+        ("a token is used after it has expired", "known is None or self._clock() >= known.expires_at", "known is None"),
+        ("a failed renewal is tried at once", "        if now >= self._again_at:\n", "        if True:\n"),
+        ("a refused token is kept", "known.text == text:\n            self._token = None", "False:\n            pass"),
+        (
+            "who has a token waits for who asks",
+            "blocking=known is None or now >= known.expires_at",
+            "blocking=True",
+        ),
+        ("a server's words are shown with the secret", "shown.replace(secret, MASK)", "shown"),
+        (
+            "a token may break a header",
+            "TOKEN.fullmatch(text) is None:\n        raise grant",
+            "not text:\n        raise grant",
         ),
     ),
     *mutants_of(

@@ -14,7 +14,9 @@ import pika
 from bindings.sources.address import Address, parse_address
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
+from bridge.endpoints.rabbitmq.tokens import TokenCredentials
 from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
+from bridge.oauth import Tokens, read_tokens
 from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
 from exchange.errors import InputError
@@ -65,17 +67,24 @@ def _parse_url(url: str) -> Address:
     return address
 
 
+def make_login(user: str, password: Secret | Tokens) -> pika.PlainCredentials:
+    """Return the login with the password of now, or with a token. Raises Disconnected if there is none."""
+    if isinstance(password, Tokens):
+        return TokenCredentials(password, password.current())
+    return pika.PlainCredentials(user, password.current())
+
+
 class Brokers(Sequence[pika.URLParameters]):
     """The hosts of one cluster, in the order in which they are tried.
 
-    Each connect iterates over them, and each iteration reads the password and the files of certificates again: new ones
-    need no restart. Iterating raises Disconnected if one cannot be read.
+    Each connect iterates over them, and each iteration reads the password and the files of certificates again, or takes
+    the newest access token: new ones need no restart. Iterating raises Disconnected if one cannot be read.
     """
 
     def __init__(
         self,
         hosts: Sequence[pika.URLParameters],
-        password: Secret | None,
+        password: Secret | Tokens | None,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._hosts = hosts
@@ -84,9 +93,9 @@ class Brokers(Sequence[pika.URLParameters]):
 
     def __iter__(self) -> Iterator[pika.URLParameters]:
         if self._password is not None:
-            password = self._password.current()
+            login = make_login(self._hosts[0].credentials.username, self._password)
             for host in self._hosts:
-                host.credentials = pika.PlainCredentials(host.credentials.username, password)
+                host.credentials = login
         if self._tls is not None:
             try:
                 context = self._tls()
@@ -116,6 +125,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
     except InputError as error:
         raise table.error("url", str(error)) from None
     refuse_second_login(table, login)
+    tokens = read_tokens(table, login, (keys.USER.name, keys.PASSWORD.name))
     user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
     ca_file, cert_file, key_file = keys.CA_FILE.read(table), keys.CERT_FILE.read(table), keys.KEY_FILE.read(table)
     server_name = keys.SERVER_NAME.read(table)
@@ -140,7 +150,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         if first.ssl_options is not None:
             other.ssl_options = pika.SSLOptions(first.ssl_options.context, server_name or other.host)
         parameters.append(other)
-    return Brokers(parameters, password, tls)
+    return Brokers(parameters, password if tokens is None else tokens, tls)
 
 
 def read_cluster_name(parameters: pika.URLParameters) -> str:

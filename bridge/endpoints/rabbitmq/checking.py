@@ -28,6 +28,7 @@ from bridge.endpoints.rabbitmq.consumer.queue_facts import (
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
+from bridge.oauth import TokenError
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
@@ -91,8 +92,8 @@ class Look:
         try:
             self.rights = await self.management.rights()
         except Unknown:
-            text = f"the rights of user {self.connection.user!r}: only administrators are shown them"
-            self.add("not checked", text)
+            shown = "only administrators are shown them" if self.connection.user else "they are in its scopes"
+            self.add("not checked", f"the rights of {self.connection.account}: {shown}")
 
     async def declare(self, kind: str, name: str, key: str, reason: str = "", *, absent: bool = False) -> Any:
         """Return the answer to a passive declare; if the broker refuses it, add a finding and return None.
@@ -108,7 +109,7 @@ class Look:
                     self.add("error", f"{kind} {name!r}: there is none; declare it{why}", key)
             elif error.code == NO_ACCESS:
                 if not absent:
-                    why = f"user {self.connection.user!r} has no right that would allow it"
+                    why = f"{self.connection.account} has no right that would allow it"
                     self.add("not checked", f"{kind} {name!r}: {why}", key)
             else:
                 self.add("error", f"{kind} {name!r}: {error.text}", key)
@@ -226,7 +227,7 @@ async def _begin_look(
     try:
         connection = await Connection.open(brokers, lambda _: None)
     except Disconnected as error:
-        return Finding("error", str(error), "url")
+        return error.finding if isinstance(error, TokenError) else Finding("error", str(error), "url")
     parameters = connection.parameters
     look = Look(connection, ManagementClient(parameters, management), sources)
     try:

@@ -21,6 +21,7 @@ from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import Contents, Event
 from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
+from bridge.endpoints.rabbitmq.tokens import find_tokens, forget_refused_token, keep_token_fresh
 from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, close_wire, fulfil, open_wire
 from bridge.head_start import NoneSucceededError, take_first
 
@@ -52,6 +53,9 @@ class Connection:
         self.blocked_reason = ""
         """The broker's reason for that: ``low on memory``."""
         self.on_unblocked: Callable[[], None] = lambda: None
+        self._renewing: asyncio.Task[None] | None = None
+        if find_tokens(wire.params) is not None:
+            self._renewing = asyncio.create_task(keep_token_fresh(wire, self.answer))
         wire.after_data = self._after_data
         wire.add_on_close_callback(lambda _, error: self.lose(error))
         wire.add_on_connection_blocked_callback(lambda _, frame: self._block(reason=str(frame.method.reason)))
@@ -82,21 +86,28 @@ class Connection:
         return self._wire.server_properties or {}
 
     @property
-    def silence(self) -> str | None:
-        """Text about a broker that is silent although a heartbeat is due; None if it is not silent.
+    def trouble(self) -> str | None:
+        """Text about a broker that is silent although a heartbeat is due, or a token that cannot be renewed; else None.
 
         pika ends a connection only after two heartbeat intervals of silence; this reports the silence earlier.
         """
+        tokens = find_tokens(self._wire.params)
+        no_token = None if tokens is None else tokens.trouble
         heartbeat = self._wire.params.heartbeat
         if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:
-            return None
+            return no_token
         seconds = time.monotonic() - self._wire.heard
-        return f"the broker is silent for {seconds:.0f} s" if seconds > heartbeat + SILENT_SECONDS else None
+        return f"the broker is silent for {seconds:.0f} s" if seconds > heartbeat + SILENT_SECONDS else no_token
 
     @property
     def user(self) -> str:
-        """Name of the user that is logged in."""
+        """Name of the user that is logged in; "" if it is the one that an access token names."""
         return str(getattr(self._wire.params.credentials, "username", ""))
+
+    @property
+    def account(self) -> str:
+        """The user that is logged in, as texts have it."""
+        return f"user {self.user!r}" if self.user else "the user of this access token"
 
     @property
     def parameters(self) -> pika.URLParameters:
@@ -162,8 +173,8 @@ class Connection:
         self._after_data()  # report what was read before the end first
         if self._over:
             return
-        self._over = True
-        self.resume()
+        self._end()
+        forget_refused_token(self._wire.params, str(error))
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(to_answer_error(error))
@@ -173,8 +184,7 @@ class Connection:
 
     async def close(self) -> None:
         """Write what waits to be written, and close the connection, without a report."""
-        self._over = True
-        self.resume()
+        self._end()
         if self._wire.is_closed:
             return
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,6 +198,12 @@ class Connection:
                 self._wire._adapter_disconnect_stream()
         if not closed.done():
             await asyncio.wait([closed], timeout=CLOSE_SECONDS)
+
+    def _end(self) -> None:
+        self._over = True
+        self.resume()
+        if self._renewing is not None:
+            self._renewing.cancel()
 
     def pause(self) -> None:
         """Stop reading from the socket until `resume`, and watch meanwhile whether the broker hangs up."""

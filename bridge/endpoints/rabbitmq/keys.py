@@ -20,6 +20,7 @@ from bridge.keys import (
     accept_whole,
     describe_destination,
 )
+from bridge.oauth import OAUTH
 from bridge.pump.keys import URL
 
 HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
@@ -99,7 +100,9 @@ FILES_NEED_TLS: Final = {
     "then": {"properties": {"url": {"pattern": r"^amqps:|\$\{"}}},
 }
 
-BROKERS: Final = Keys((USER, PASSWORD, HOSTS, CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME, MANAGEMENT), (FILES_NEED_TLS,))
+BROKERS: Final = Keys(
+    (USER, PASSWORD, OAUTH, HOSTS, CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME, MANAGEMENT), (FILES_NEED_TLS,)
+)
 SOURCE: Final = Keys((QUEUE, PREFETCH, EXCLUSIVE, OFFSET, OFFSETS)) | BROKERS
 TARGET: Final = Keys((URL, QUEUES, UNROUTED_AFTER)) | BROKERS
 DEAD_LETTERS: Final = (

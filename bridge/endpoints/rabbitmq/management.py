@@ -1,7 +1,7 @@
 """Ask a broker's management API about queues, exchanges, policies and permissions, for `hashstar bridge check`.
 
-The requests carry the user and password of the AMQP connection, so by default they use TLS wherever AMQP does.
-Redirects are not followed. A broker without this API, or a user without the tag for it, is no error.
+The requests carry the user and password of the AMQP connection, or its access token, so by default they use TLS
+wherever AMQP does. Redirects are not followed. A broker without this API, or a user without a tag for it, is no error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import pika
 
 from bindings.sources.http_answer import read_answer
 from bridge.aside import call_aside
+from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq.tokens import find_tokens
 from exchange.limits import CHECK_BYTES, CHECK_SECONDS
 from exchange.values.json_text import parse_leniently
 
@@ -41,9 +43,9 @@ class ManagementClient:
         self._base: Final = f"{parts.scheme}://{server}{parts.path.rstrip('/')}"
         self._tls: ssl.SSLContext | None = parameters.ssl_options.context if has_tls else None
         credentials = parameters.credentials
+        self._tokens: Final = find_tokens(parameters)
         self.user: Final = str(credentials.username)
-        token = b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
-        self._headers: Final = {"Authorization": f"Basic {token}", "Accept": "application/json"}
+        self._login: Final = b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
         self._vhost: Final = quote(parameters.virtual_host, safe="")
 
     async def check_cluster(self, cluster: object) -> None:
@@ -67,6 +69,8 @@ class ManagementClient:
 
     async def rights(self) -> Mapping[str, Any]:
         """Return the patterns of the names that the user may configure, write and read. Raises Unknown."""
+        if self._tokens is not None:
+            raise Unknown("they are in the scopes of the access token")
         return self._table(await self._get("permissions", self._vhost, quote(self.user, safe="")))
 
     async def product(self, connection: str) -> object:
@@ -82,7 +86,12 @@ class ManagementClient:
         return await call_aside(self._ask, "/api/" + "/".join(path))
 
     def _ask(self, path: str) -> Any:
-        request = Request(self._base + path, headers=self._headers)  # noqa: S310  http and https only: see config
+        try:
+            login = f"Basic {self._login}" if self._tokens is None else f"Bearer {self._tokens.current().text}"
+        except Disconnected as error:
+            raise Unknown(str(error)) from None
+        headers = {"Authorization": login, "Accept": "application/json"}
+        request = Request(self._base + path, headers=headers)  # noqa: S310  http and https only: see config
         try:
             answer = read_answer(request, CHECK_SECONDS, CHECK_BYTES, self._tls)
         except TimeoutError:
@@ -90,7 +99,8 @@ class ManagementClient:
         except (OSError, HTTPException, ValueError) as error:
             raise Unknown(f"the management API at {self.url} does not answer ({error})") from None
         if answer.status in {401, 403}:
-            raise Unknown(f"the management API at {self.url} does not answer user {self.user!r} ({answer.status})")
+            who = f"user {self.user!r}" if self._tokens is None else "this access token"
+            raise Unknown(f"the management API at {self.url} does not answer {who} ({answer.status})")
         if answer.status != 200:
             raise Unknown(f"the management API at {self.url} answers {answer.status} {answer.reason}")
         try:

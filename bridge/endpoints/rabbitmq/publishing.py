@@ -88,7 +88,7 @@ class ChannelPublishing:
             return f"blocked by the broker: {reason}" if reason else "blocked by the broker"
         silent = asyncio.get_running_loop().time() - self._silent_since
         if not self._under_way or silent < SILENT:
-            return self._connection.silence
+            return self._connection.trouble
         publishes = count_noun(len(self._under_way), "publish", "publishes")
         return f"the broker has confirmed nothing for {silent:.0f} s, of {publishes}"
 

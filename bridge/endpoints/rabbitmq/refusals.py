@@ -11,6 +11,7 @@ import pika.exceptions
 
 from bridge.client_errors import explain_client_error
 from bridge.endpoint import Disconnected
+from bridge.endpoints.rabbitmq.tokens import find_tokens
 from exchange.errors import AccessRefused, BrokerError, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 
 NO_ACCESS: Final = AccessRefused.code
@@ -58,9 +59,12 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
     closed = CLOSED.search(text)
     if closed is not None and int(closed[1]) in NOT_ALLOWED:  # without the broker's code, pika only guesses
         if any(isinstance(each, pika.exceptions.ProbableAuthenticationError) for each in chain):
+            if find_tokens(parameters) is not None:
+                return Disconnected(f"{where}: the broker refuses the access token; {IN_ITS_LOG}")
             user = getattr(parameters.credentials, "username", "")
             return Disconnected(f"{where}: the broker refuses user {user!r} with this password")
-        return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {describe_error(chain[-1])}")
+        scope = "" if find_tokens(parameters) is None else f"; {NO_SCOPE}"
+        return Disconnected(f"{where}: virtual host {parameters.virtual_host!r}: {describe_error(chain[-1])}{scope}")
     words = explain_client_error(text)
     is_named = isinstance(chain[-1], OSError) and (
         isinstance(chain[-1], ssl.SSLCertVerificationError) or not isinstance(chain[-1], ssl.SSLError)
@@ -69,6 +73,12 @@ def explain_connect_error(parameters: pika.URLParameters, error: BaseException) 
         return Disconnected(f"{where}: {words}")  # texts of pika itself, or OpenSSL, are for their authors
     return Disconnected(f"{where}: {describe_error(chain[-1])}")
 
+
+IN_ITS_LOG: Final = "its log has the reason: the key that signed it, its issuer, its audience (aud) or its time (exp)"
+"""What a broker finds wrong with a token, which it does not tell the client."""
+
+NO_SCOPE: Final = "the access token needs scopes for it, such as RESOURCE_SERVER.read:VHOST/QUEUE"
+"""Way out where a token is accepted, but not for a virtual host."""
 
 TUPLE: Final = re.compile(r": '[^']*'/\(<AddressFamily.*\)$")
 """An address as pika shows it."""

@@ -26,6 +26,7 @@ from bridge.aside import call_aside, is_look_up_hanging, look_up
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.frames import OVERHEAD, Contents
 from bridge.endpoints.rabbitmq.refusals import explain_connect_error
+from bridge.endpoints.rabbitmq.tokens import forget_refused_token
 from exchange.amqp.methods import END, HEAD, METHOD
 
 RECEIVE_BYTES: Final = 1 << 18
@@ -191,6 +192,7 @@ async def open_wire(parameters: pika.URLParameters) -> Wire:
     def fail(_: Any, error: BaseException) -> None:
         ended.set()
         ends.append(explain_connect_error(parameters, error))
+        forget_refused_token(parameters, str(ends[0]))
         if not opened.done():
             opened.set_exception(ends[0])
 

@@ -117,7 +117,7 @@ class RabbitmqSource(Source):
             return self._redeliveries.warning
         if self._connection is None or self._backlog is None:
             return None
-        return self._connection.silence or self._backlog.trouble
+        return self._connection.trouble or self._backlog.trouble
 
     @property
     def most_deliveries(self) -> int:

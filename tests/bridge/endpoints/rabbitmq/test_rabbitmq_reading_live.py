@@ -109,7 +109,7 @@ async def test_a_broker_that_sends_no_heartbeat_is_called_silent_until_it_sends_
     await source.open()
     connection = source._connection
     assert connection is not None
-    assert connection.silence is None
+    assert connection.trouble is None
     connection._wire.heard -= 12  # as if so many seconds had passed
     assert source.trouble == "the broker is silent for 12 s"
     broker.put(queue, b"a sign of life")

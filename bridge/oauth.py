@@ -1,0 +1,397 @@
+"""Access tokens of OAuth 2 that stand for a password: of an authorization server, or of a file that others renew.
+
+A table ``oauth`` of an endpoint names one of them::
+
+    oauth = { token_url = "https://HOST/token", client_id = "bridge", client_secret = { env = "SECRET" } }
+    oauth = { token = { file = "/var/run/secrets/tokens/rabbitmq" } }
+
+The first is the grant of client credentials (RFC 6749, 4.4). A token is kept until four fifths of its life are over,
+and then until it expires wherever a newer one cannot be had. Neither tokens nor secrets are ever printed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import time
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPException
+from random import random
+from socket import gaierror
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import quote_plus, urlencode
+from urllib.request import Request
+
+from bindings.sources.address import Address
+from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.toml_places import locate
+from bridge.endpoint import Disconnected, Finding
+from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table
+from bridge.table import Secret, Table, read_address
+from bridge.tls import make_context
+from exchange.errors import InputError
+from exchange.files.names import WEB
+from exchange.limits import TOKEN_BYTES, TOKEN_SECONDS
+from exchange.text.numbers import is_digits
+from exchange.values.json_text import parse_leniently
+
+LOG: Final = logging.getLogger(__name__)
+
+RENEWED_AT: Final = 0.75, 0.85
+"""Share of a token's life after which another one is asked for: chosen between these, so that endpoints which began
+together do not ask together."""
+UNKNOWN_LIFE: Final = 300.0
+"""Seconds after which a token is asked for anew if neither its server nor itself says how long it lives."""
+READ_EVERY: Final = 5.0
+"""Seconds after which a token that others renew is read again."""
+BACKOFF: Final = 0.5, 5.0
+"""Seconds until the second try to get a token, which double, and their maximum: as long as a broker may be away."""
+MOST_SECONDS: Final = 1e12
+"""Maximum number of seconds of a life, or of a time since 1970, that is taken for one."""
+
+TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+"""An access token: it stands in a header of HTTP and in AMQP's answer."""
+ERROR: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")
+"""An error of RFC 6749, 5.2, and its description, if they are short enough to be shown."""
+MASK: Final = "***"
+
+EXAMPLE: Final = "https://HOST/PATH"
+GRANT_EXAMPLE: Final = f'token_url = "{EXAMPLE}", client_id = "...", client_secret = {{ env = "NAME" }}'
+TOKEN_URL: Final = Key(
+    "token_url",
+    accept_matching(MAYBE_TEXT, r"https?://[^@#]+"),
+    "the token endpoint of the authorization server",
+    otherwise="`token`",
+)
+CLIENT_ID: Final = Key("client_id", MAYBE_TEXT, "the client that the bridge is there", otherwise="`token`")
+CLIENT_SECRET: Final = Key("client_secret", SECRET, "its secret", otherwise="`token`")
+CLIENT_AUTH: Final = Key(
+    "client_auth", accept_choice("basic", "post"), 'how they are sent: in a header, or `"post"`, in the body', "basic"
+)
+SCOPE: Final = Key("scope", MAYBE_TEXT, "scopes that are asked for, with spaces between", otherwise="the server's own")
+AUDIENCE: Final = Key(
+    "audience", MAYBE_TEXT, "whom the token is for, where the server wants to be told", otherwise="none"
+)
+CA_FILE: Final = Key("ca_file", FILE, "authorities of the server's certificate, PEM", otherwise="the system's")
+OWN_TOKEN: Final = Key(
+    "token", SECRET, "instead of a server: a token that others renew, in a file that is read again", otherwise="none"
+)
+_GRANT: Final = (TOKEN_URL, CLIENT_ID, CLIENT_SECRET)
+_OPTIONAL: Final = (CLIENT_AUTH, SCOPE, AUDIENCE, CA_FILE)
+KEYS: Final = Keys(
+    (*_GRANT, *_OPTIONAL, OWN_TOKEN),
+    ({"oneOf": [{"required": [key.name for key in _GRANT]}, {"required": ["token"], "maxProperties": 1}]},),
+)
+
+OAUTH: Final = Key(
+    "oauth",
+    accept_table(KEYS),
+    "[tokens of OAuth 2](bridge-configuration.md#tokens-of-oauth-2) in place of user and password",
+    otherwise="none",
+)
+
+
+class TokenError(Disconnected):
+    """The authorization server gives no token: the reason, and the key of the table that it is about."""
+
+    def __init__(self, table: Table, key: str, problem: str) -> None:
+        super().__init__(f"{OAUTH.name}: {problem}")
+        self._table, self._key, self._problem = table, key, problem
+
+    @property
+    def finding(self) -> Finding:
+        """The finding of a check, with the line of the file and a caret."""
+        line, caret = locate(self._table.source, self._table.path, self._key)
+        where = f"line {line[1:]}: " if line else ""
+        return Finding("error", f"{where}{self._problem}{caret}", f"{OAUTH.name}.{self._key}")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """An access token, and until when it is of use; times are of one monotonic clock, in seconds."""
+
+    text: str = field(repr=False)
+    renew_at: float
+    """Time from which a newer one is asked for."""
+    expires_at: float
+    """Time at which it expires; infinite if it is not known."""
+
+
+class Tokens:
+    """The tokens of one endpoint: the last one, and how to get the next. It may be used by several threads.
+
+    ``fetch`` returns a token and the seconds that it lives, None if they are not known; ``renewed_at`` is what
+    `RENEWED_AT` has, or a number of seconds for tokens that others renew.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[], tuple[str, float | None]],
+        read_every: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random,
+    ) -> None:
+        self._fetch = fetch
+        self._read_every = read_every
+        self._clock = clock
+        self._chance = chance
+        self._asking: Final = Lock()
+        self._token: AccessToken | None = None
+        self._error: Disconnected | None = None
+        self._failures = 0
+        self._again_at = float("-inf")
+
+    def __deepcopy__(self, _: object) -> Tokens:  # pika copies the credentials that have it
+        return self
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why no newer token can be had; None if there is none."""
+        return None if self._error is None else str(self._error)
+
+    def find_wait(self, held: AccessToken) -> float:
+        """Return the seconds until whoever has this token should ask for the `current` one; negative if it is time."""
+        return max(held.renew_at, self._again_at) - self._clock()
+
+    def current(self) -> AccessToken:
+        """Return a token that has not expired, a newer one if it is time for it.
+
+        To be called aside: it asks the server, or reads the file. Raises Disconnected if there is none; after a
+        failure, without asking until its back-off is over. A thread with a token does not wait for one that asks.
+        """
+        known, now = self._token, self._clock()
+        if known is not None and now < known.renew_at:
+            return known
+        if not self._asking.acquire(blocking=known is None or now >= known.expires_at):
+            assert known is not None  # noqa: S101  it would have waited
+            return known
+        try:
+            return self._renew()
+        finally:
+            self._asking.release()
+
+    def forget(self, text: str) -> None:
+        """Forget a token that was refused, so that the next one is another."""
+        known = self._token
+        if known is not None and known.text == text:
+            self._token = None
+
+    def _renew(self) -> AccessToken:
+        """Return the token that another thread has got meanwhile, or ask for one. Raises Disconnected."""
+        known, now = self._token, self._clock()
+        if known is not None and now < known.renew_at:
+            return known
+        if now >= self._again_at:
+            try:
+                known = self._token = self._make(*self._fetch())
+            except Disconnected as error:
+                first, most = BACKOFF
+                wait = min(first * 2 ** min(self._failures, 10), most) * (1 + self._chance()) / 2
+                self._error, self._failures, self._again_at = error, self._failures + 1, self._clock() + wait
+                LOG.warning("%s", error)
+            else:
+                self._error, self._failures, self._again_at = None, 0, float("-inf")
+        if known is None or self._clock() >= known.expires_at:
+            assert self._error is not None  # noqa: S101  else there would be a token
+            raise self._error.with_traceback(None)
+        return known
+
+    def _make(self, text: str, life: float | None) -> AccessToken:
+        now = self._clock()
+        expires_at = float("inf") if life is None else now + life
+        if self._read_every is not None:
+            return AccessToken(text, now + self._read_every, expires_at)
+        early, late = RENEWED_AT
+        share = early + (late - early) * self._chance()
+        return AccessToken(text, now + (UNKNOWN_LIFE if life is None else life) * share, expires_at)
+
+
+def read_tokens(table: Table, address: Address, login: Collection[str]) -> Tokens | None:
+    """Read the table ``oauth`` of an endpoint; None if there is none. Nothing is asked yet.
+
+    Raises InputError, also for a login in the endpoint's address or under one of the keys ``login``.
+    """
+    within = OAUTH.read(table)
+    if within is None:
+        return None
+    for key in ("url",) if address.login else filter(table.has, login):
+        raise table.error(key, f"{OAUTH.name} stands for user and password; remove one of them", masked=True)
+    written = [key for key in (*_GRANT, *_OPTIONAL) if within.has(key.name)]
+    own = OWN_TOKEN.read(within)
+    if own is not None:
+        if written:
+            raise within.error(written[0].name, "is for a server, and there is a token; remove one of them")
+        within.refuse_unread(KEYS.names)
+        return Tokens(partial(_read_own, within, own), READ_EVERY)
+    url, client, secret = TOKEN_URL.read(within), CLIENT_ID.read(within), CLIENT_SECRET.read(within)
+    if not url or not client or not secret:
+        missing = _GRANT[0 if not url else 1 if not client else 2].name
+        raise within.missing(missing, f"is missing; write {OAUTH.name} = {{ {GRANT_EXAMPLE} }}")
+    address = read_address(within, url, WEB, EXAMPLE, TOKEN_URL.name)
+    if address.login or "," in address.hosts or address.fragment:
+        raise within.error(TOKEN_URL.name, f"must be {EXAMPLE}; client and secret have keys of their own", masked=True)
+    if address.scheme == "http" and address.host not in ("localhost", "127.0.0.1", "::1"):
+        within.warn(TOKEN_URL.name, "sends the secret, and gets the tokens, without encryption; write https:")
+    post, files = CLIENT_AUTH.read(within) == "post", CA_FILE.read(within)
+    asked = {key.name: value for key in (SCOPE, AUDIENCE) if (value := key.read(within)) is not None}
+    within.refuse_unread(KEYS.names)
+    if files is not None:
+        make_context(within, files, None, None)
+    return Tokens(partial(_ask, _Grant(within, url, address, client, secret, post, files, asked)))
+
+
+def _read_own(table: Table, secret: Secret) -> tuple[str, float | None]:
+    """Return a token that others renew. Raises Disconnected."""
+    text = secret.current().strip()
+    if TOKEN.fullmatch(text) is None:
+        raise TokenError(table, OWN_TOKEN.name, "the token has spaces or other characters that no token has")
+    return text, read_life(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """What is asked of an authorization server."""
+
+    table: Table
+    url: str = field(repr=False)
+    address: Address = field(repr=False)
+    client: str
+    secret: Secret = field(repr=False)
+    post: bool
+    """Whether client and secret are in the body."""
+    ca_file: str | None
+    asked: Mapping[str, str]
+    """Further parameters."""
+
+    @property
+    def server(self) -> str:
+        """The server, as it is shown: what follows its name may be secret."""
+        return f"the authorization server at {self.address.scheme}://{self.address.hosts}"
+
+    def error(self, problem: str, key: Key[Any] = TOKEN_URL) -> TokenError:
+        """Return an error about the server."""
+        return TokenError(self.table, key.name, f"{self.server} {problem}")
+
+
+def _ask(grant: _Grant) -> tuple[str, float | None]:
+    """Ask for a token. Raises Disconnected."""
+    secret = grant.secret.current()
+    try:
+        context = None if grant.address.scheme == "http" else make_context(grant.table, grant.ca_file, None, None)
+    except InputError as error:
+        raise Disconnected(str(error)) from None
+    body = {"grant_type": "client_credentials", **grant.asked}
+    quoted = [quote_plus(each, errors="surrogateescape") for each in (grant.client, secret)]  # RFC 6749, 2.3.1
+    login = b64encode(":".join(quoted).encode()).decode()
+    headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+    if grant.post:
+        body |= {"client_id": grant.client, "client_secret": secret}
+    else:
+        headers["Authorization"] = f"Basic {login}"
+    request = Request(grant.url, urlencode(body, errors="surrogateescape").encode(), headers, method="POST")  # noqa: S310  http and https only
+    try:
+        answer = read_answer(request, TOKEN_SECONDS, TOKEN_BYTES, context)
+    except TimeoutError:
+        raise grant.error(f"gives no whole answer in {TOKEN_SECONDS:g} s") from None
+    except Endless:
+        raise grant.error(f"answers with more than {TOKEN_BYTES:,} bytes: that is no token") from None
+    except (OSError, HTTPException, ValueError) as error:
+        is_certificate = isinstance(error, ssl.SSLCertVerificationError)
+        key = CA_FILE if is_certificate and grant.ca_file is not None else TOKEN_URL
+        raise grant.error(_describe(error), key) from None
+    if answer.status != 200:
+        raise _refuse(grant, answer, (secret, quoted[1], login))
+    return _read_answer(grant, answer)
+
+
+def _describe(error: Exception) -> str:
+    """Return why a server could not be asked."""
+    if isinstance(error, ConnectionRefusedError):
+        return "cannot be reached: nothing listens there"
+    if isinstance(error, gaierror):
+        return "cannot be reached: no name server knows this host"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"has a certificate that is not trusted ({error.verify_message}); ca_file names its authorities"
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "answers TLS with plain text: is it http: and not https:?"
+        return f"ends the handshake of TLS ({error.reason})"
+    if isinstance(error, OSError):
+        return f"cannot be reached: {error.strerror or error}"
+    return "does not answer as HTTP: is this its port?"
+
+
+def _read_object(answer: HttpAnswer) -> Mapping[str, Any] | None:
+    """Return the object of an answer; None if it is none."""
+    try:
+        found = parse_leniently(answer.body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _refuse(grant: _Grant, answer: HttpAnswer, secrets: Iterable[str]) -> TokenError:
+    """Return the error for an answer without a token; servers may repeat what they were sent."""
+    values = _read_object(answer) or {}
+    code, description = [
+        found if isinstance(found := values.get(name), str) and ERROR.fullmatch(found) else ""
+        for name in ("error", "error_description")
+    ]
+    shown = ": ".join(filter(None, [f"{answer.status}", code, description]))
+    for secret in secrets:
+        shown = shown.replace(secret, MASK)
+    if 300 <= answer.status < 400:
+        return grant.error(f"sends elsewhere ({shown}): write the address of its token endpoint")
+    if code == "invalid_scope":
+        return grant.error(f"does not give client {grant.client!r} this scope ({shown})", SCOPE)
+    if answer.status == 401 or code in ("invalid_client", "unauthorized_client"):
+        return grant.error(f"refuses client {grant.client!r} with this secret ({shown})", CLIENT_SECRET)
+    return grant.error(f"gives no token ({shown})" + ("" if code else ": is this its token endpoint?"))
+
+
+def _read_answer(grant: _Grant, answer: HttpAnswer) -> tuple[str, float | None]:
+    """Return the token of an answer, and the seconds that it lives. Raises TokenError."""
+    values = _read_object(answer)
+    if values is None:
+        raise grant.error("answers with something else than an object of JSON: is this its token endpoint?")
+    text, kind = values.get("access_token"), values.get("token_type", "Bearer")
+    if not isinstance(text, str) or TOKEN.fullmatch(text) is None:
+        raise grant.error("answers without an access_token: is this its token endpoint?")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise grant.error("gives tokens of a type that is not Bearer")
+    life = _read_number(values.get("expires_in"))
+    life = read_life(text) if life is None else life
+    if life is not None and life <= 0:
+        raise grant.error("gives a token that has expired already: is the clock of one of the two machines wrong?")
+    return text, life
+
+
+def _read_number(value: object) -> float | None:
+    """Return a number of seconds, which some servers write as text; None if it is none."""
+    if isinstance(value, str) and len(value) < 20 and is_digits(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_SECONDS:
+        return None
+    return float(value)
+
+
+def read_life(token: str, now: float | None = None) -> float | None:
+    """Return the seconds until a token expires by its claim ``exp``; None if it is no JWT that has one.
+
+    >>> read_life("e30.eyJleHAiOiAxMDB9.x", now=40.0), read_life("opaque")
+    (60.0, None)
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = parse_leniently(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return None
+    expires = _read_number(claims.get("exp")) if isinstance(claims, dict) else None
+    return None if expires is None else expires - (time.time() if now is None else now)
