@@ -83,6 +83,10 @@ MEANINGS: Final = (
         "partition.assignment.strategy in librdkafka to theirs",
     ),
     _meaning(
+        "invalid_token",
+        "the broker refuses the access token; its log has the reason: who signed it, for whom, its time",
+    ),
+    _meaning(
         "credential expired",
         "no newer access token came in time: does the authorization server answer, and are the clocks right?",
     ),

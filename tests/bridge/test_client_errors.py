@@ -217,6 +217,7 @@ RECORDED = (
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Broker: Transactional Id authorization failed",
     "CLUSTER_AUTHORIZATION_FAILED: Broker: Cluster authorization failed",
     "INCONSISTENT_GROUP_PROTOCOL: JoinGroup failed: Broker: Inconsistent group protocol",
+    'h:9098/1: SASL authentication error: {"status":"invalid_token"} (after 305ms in state AUTH_REQ)',
     "320 CONNECTION_FORCED - credential expired",
     "403 ACCESS_REFUSED - cannot publish to internal exchange 'x' in vhost '/'",
     "127.0.0.1:10911: NO_PERMISSION (16): check permission failed",

@@ -21,6 +21,7 @@ from bridge.keys import (
     describe_destination,
     require_flag,
 )
+from bridge.oauth import OAUTH
 from bridge.pump.keys import URL
 
 TOPICS: Final = Key("topics", TEXTS, 'a list of topics; `"^..."` is a regular expression', otherwise="`topic`")
@@ -108,7 +109,8 @@ SHARE_GROUPS_HAVE_NO_OFFSETS: Final = {
 }
 
 CLUSTER: Final = Keys(
-    (USER, PASSWORD, MECHANISM, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA), (FILES_NEED_TLS, USER_NEEDS_PASSWORD)
+    (USER, PASSWORD, MECHANISM, OAUTH, TLS, CA_FILE, CERT_FILE, KEY_FILE, LIBRDKAFKA),
+    (FILES_NEED_TLS, USER_NEEDS_PASSWORD),
 )
 SOURCE: Final = (
     Keys(

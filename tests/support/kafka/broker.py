@@ -21,7 +21,7 @@ USER = "bridge"
 PASSWORD = "secret, and = odd"  # noqa: S105  of a container that listens on 127.0.0.1
 SCRAM_PASSWORD = "another secret"  # noqa: S105  the same
 
-PORTS = {"PLAINTEXT": 9092, "LOGIN": 9095, "TLS": 9096, "TLSLOGIN": 9097}
+PORTS = {"PLAINTEXT": 9092, "LOGIN": 9095, "TLS": 9096, "TLSLOGIN": 9097, "TOKENS": 9098}
 """Listener -> where it is in the container."""
 SECRETS = "/secrets"
 """A folder of the container."""
@@ -31,7 +31,11 @@ KafkaServer {{
     org.apache.kafka.common.security.scram.ScramLoginModule required;
 }};
 """
-PROTOCOLS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "TLSLOGIN": "SASL_SSL"}
+BEARER = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+PROTOCOLS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "TLSLOGIN": "SASL_SSL", "TOKENS": "SASL_PLAINTEXT"}
 
 
 class Broker:
@@ -42,6 +46,8 @@ class Broker:
         self.url = f"127.0.0.1:{ports['PLAINTEXT']}"
         self.login_url = f"127.0.0.1:{ports['LOGIN']}"
         """PLAIN and SCRAM."""
+        self.tokens_url = f"127.0.0.1:{ports['TOKENS']}"
+        """OAUTHBEARER, of tokens that nobody signs: the broker looks at their times alone."""
         self.tls_url = f"127.0.0.1:{ports.get('TLS', 0)}"
         """Clients show a certificate."""
         self.tls_login_url = f"127.0.0.1:{ports.get('TLSLOGIN', 0)}"
@@ -90,6 +96,9 @@ def _environment(ports: Mapping[str, int]) -> Mapping[str, str]:
         "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true",
         "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "KAFKA_LISTENER_NAME_TOKENS_SASL_ENABLED_MECHANISMS": "OAUTHBEARER",
+        "KAFKA_LISTENER_NAME_TOKENS_OAUTHBEARER_SASL_JAAS_CONFIG": BEARER,
+        "KAFKA_LISTENER_NAME_TOKENS_OAUTHBEARER_CONNECTIONS_MAX_REAUTH_MS": "3600000",
         "JAVA_TOOL_OPTIONS": f"-Djava.security.auth.login.config={SECRETS}/jaas.conf",
     }
     for name in others:

@@ -10,6 +10,8 @@ from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
+from bridge.endpoints.kafka.cluster.tokens import TOKENS, TokenLogin
+from bridge.oauth import read_tokens
 from bridge.table import Secret, Table, read_address, refuse_second_login
 
 Settings: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -44,17 +46,20 @@ def read_settings(url: str, table: Table | None = None) -> Callable[[], dict[str
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
     refuse_second_login(table, address)
     hosts = address.hosts
+    tokens = read_tokens(table, address, (keys.USER.name, keys.PASSWORD.name, keys.MECHANISM.name))
     user = keys.USER.read(table) or address.user
     password = keys.PASSWORD.read(table) or address.password or None
     tls = keys.TLS.read(table)
     mechanism = keys.MECHANISM.read(table)
     settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}
-    settings["security.protocol"] = f"{'SASL_' if user else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    settings["security.protocol"] = f"{'SASL_' if user or tokens else ''}{'SSL' if tls else 'PLAINTEXT'}"
     login: dict[str, Any] = {}
     if user:
         if password is None:
             raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
         login = {"sasl.mechanism": mechanism, "sasl.username": user}
+    if tokens is not None:
+        login = {"sasl.mechanism": "OAUTHBEARER", TOKENS: TokenLogin(tokens)}
     for key, name in FILES.items():
         if table.has(key.name) and not tls:
             raise table.error(key.name, "is for TLS, which is off; write tls = true")
@@ -94,8 +99,8 @@ def check_settings(table: Table, make: Callable[[], object]) -> None:
 
 
 def describe_offline(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without addresses: a client with these connects to nothing."""
-    return {name: value for name, value in settings.items() if name not in ADDRESSES}
+    """Return the settings without addresses, and tokens: a client with these connects to nothing, and asks for none."""
+    return {name: value for name, value in settings.items() if name not in ADDRESSES | {TOKENS}}
 
 
 def place_of(settings: Mapping[str, Any], topic: str) -> Place:

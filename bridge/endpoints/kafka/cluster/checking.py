@@ -25,6 +25,7 @@ from bridge.endpoints.kafka.cluster.errors import MOVING, Reasons, describe_erro
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.topics import ANY_SIZE, MAX_LISTED_TOPICS, describe_missing
+from bridge.oauth import TokenError
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some
 
@@ -43,7 +44,7 @@ async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]
             Finding("error", f"the brokers have not answered in {WITHIN:.0f} s: are they up, and reachable?", "url")
         ]
     except HashstarError as error:
-        return [Finding("error", str(error), "url")]
+        return [error.finding if isinstance(error, TokenError) else Finding("error", str(error), "url")]
     finally:
         calls.end()
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.aside import is_look_up_hanging
 from bridge.client_errors import explain, explain_client_error
 from bridge.endpoint import Disconnected, Failure
+from bridge.endpoints.kafka.cluster.tokens import TOKENS, TokenLogin
 from exchange.errors import HashstarError, InputError
 
 LOG: Final = logging.getLogger("bridge.kafka")
@@ -136,6 +137,7 @@ class Reasons:
     def __init__(self, settings: Mapping[str, Any] = CONNECTING) -> None:
         self._last: KafkaError | None = None
         self._line = ""
+        self._login: TokenLogin | None = settings.get(TOKENS)
         self._without_id = "", 0.0
         """Why the cluster had no producer id to give when it was asked last, and when that was, monotonic."""
         self._servers: Final = [each.strip() for each in str(settings.get("bootstrap.servers", "")).split(",")]
@@ -211,11 +213,15 @@ class Reasons:
         if code != KafkaError._ALL_BROKERS_DOWN or self._last is None:
             self._last = error
         if self.trouble is None and (error.fatal() or code in {KafkaError._AUTHENTICATION, KafkaError._FATAL}):
-            self.trouble = to_disconnected(error)
+            self.trouble = self._find_token_trouble() or to_disconnected(error)
+            if self._login is not None and code == KafkaError._AUTHENTICATION:
+                self._login.forget()
 
     def explain(self, error: KafkaException) -> HashstarError:
         """Return what to raise for a call that failed. To be called aside, as it may look names up."""
         cause: KafkaError = error.args[0]
+        if (trouble := self._find_token_trouble()) is not None:
+            return trouble
         if cause.code() in CONFIGURATION and "ssl." not in cause.str():  # files may be changed
             return InputError(f"librdkafka: {cause.str()}")
         passing = cause.code() in PASSING
@@ -234,6 +240,11 @@ class Reasons:
         ):
             text += CLOSED
         return Disconnected(text)
+
+    def _find_token_trouble(self) -> Disconnected | None:
+        """Return why there is no newer access token, which explains what brokers refuse."""
+        text = None if self._login is None else self._login.tokens.trouble
+        return None if text is None else Disconnected(text)
 
     @property
     def is_certain(self) -> bool:

@@ -28,7 +28,12 @@ from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaError, 
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, describe
-from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, describe_offline, read_current_settings
+from bridge.endpoints.kafka.cluster.addresses import (
+    QUIET,
+    Settings,
+    describe_offline,
+    read_current_settings,
+)
 from bridge.endpoints.kafka.cluster.asking import (
     SHARE_GROUPS,
     find_missing_request,
@@ -39,6 +44,7 @@ from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_share_source, run_check
 from bridge.endpoints.kafka.cluster.errors import LOG, PASSING, PERMISSIONS, Reasons, describe_error, to_disconnected
 from bridge.endpoints.kafka.cluster.health import ClientHealth
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.consumer.share_group import (
@@ -151,7 +157,7 @@ class ShareSource(TopicSource):
     async def check(self) -> Sequence[Finding]:
         own = {name: value for name, value in self.settings.items() if name != "statistics.interval.ms"}
         check = partial(check_share_group, settings=own, ordered=self._ordered, one_at_a_time=self._one_at_a_time)
-        return await run_check(lambda: check_share_source(own, self._topics, check))
+        return await run_check(lambda: check_share_source(prepare_login(own), self._topics, check))
 
     @property
     def trouble(self) -> str | None:
@@ -179,7 +185,7 @@ class ShareSource(TopicSource):
     async def open(self) -> None:
         self._lost, self._is_stopped = None, False
         calls = self._calls = Calls()
-        settings = await calls.call(lambda: self.settings)
+        settings = await calls.call(lambda: prepare_login(self.settings))
         reasons = self._reasons = Reasons(settings)
         try:
             metadata = await look_at_topics(settings, reasons)

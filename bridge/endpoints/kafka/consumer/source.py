@@ -26,6 +26,7 @@ from bridge.endpoints.kafka.cluster.asking import NEW_PROTOCOL, find_missing_req
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_source, run_check
 from bridge.endpoints.kafka.cluster.errors import Reasons
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import check_rights, count_partitions, find_topics
 from bridge.endpoints.kafka.consumer.assignment import PartitionLane
 from bridge.endpoints.kafka.consumer.backlog import Backlog
@@ -135,7 +136,7 @@ class KafkaSource(TopicSource):
         return 0 if self._backlog is None else self._backlog.vanished
 
     async def check(self) -> Sequence[Finding]:
-        return await run_check(lambda: check_source(self.settings, self._topics, check_positions))
+        return await run_check(lambda: check_source(prepare_login(self.settings), self._topics, check_positions))
 
     def meet(self, layout: BridgeLayout) -> None:
         if not self.transactional:
@@ -156,7 +157,7 @@ class KafkaSource(TopicSource):
 
     async def open(self) -> None:
         self._calls = Calls()
-        settings = await self._calls.call(lambda: self.settings)
+        settings = await self._calls.call(lambda: prepare_login(self.settings))
         reasons = Reasons(settings)
         try:
             if self._backlog is None:

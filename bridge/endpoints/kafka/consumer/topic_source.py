@@ -11,6 +11,7 @@ from bridge.endpoints.kafka.cluster.addresses import Settings, place_of
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import look_up_removals
 
 CLIENT: Final[Mapping[str, Any]] = {
@@ -54,7 +55,7 @@ class TopicSource(Source):
     async def find_removals(self) -> Sequence[Removal] | None:
         calls = Calls()  # of its own: closing the consumer must not wait for the answer
         try:
-            return await calls.call(lambda: look_up_removals(self.settings, self._topics))
+            return await calls.call(lambda: look_up_removals(prepare_login(self.settings), self._topics))
         finally:
             calls.end()
 

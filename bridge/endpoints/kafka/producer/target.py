@@ -22,11 +22,18 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
-from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, describe_offline, place_of, read_current_settings
+from bridge.endpoints.kafka.cluster.addresses import (
+    QUIET,
+    Settings,
+    describe_offline,
+    place_of,
+    read_current_settings,
+)
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.checking import check_target, run_check
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG, LOG_LEVEL, Reasons
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY, ClientHealth
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic, Partitioned, check_topics, fetch_topics
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import TopicWatch
@@ -191,7 +198,7 @@ class TopicTarget(Target, Generic[C]):
         return frozenset([place_of(self.settings, topic) for topic in self._topics])
 
     async def check(self) -> Sequence[Finding]:
-        return await run_check(lambda: check_target(self.settings, self._topics, self._partitioned))
+        return await run_check(lambda: check_target(prepare_login(self.settings), self._topics, self._partitioned))
 
     def meet(self, layout: BridgeLayout) -> None:
         self._partitioned = {
@@ -235,7 +242,7 @@ class TopicTarget(Target, Generic[C]):
 
     async def open(self, receiver: Receiver) -> None:
         calls = self._calls = Calls()
-        given = await calls.call(lambda: self.settings)
+        given = await calls.call(lambda: prepare_login(self.settings))
         reasons = Reasons(given)
         try:
             fetch = partial(
