@@ -29,6 +29,7 @@ from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.command_server import command_server
 from tests.support.pages import ROOT
+from tests.support.syntax import walk
 
 PLACES = FieldMapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)
@@ -170,7 +171,7 @@ def test_no_module_of_archives_opens_a_file_that_may_be_a_pipe() -> None:
     faults = [
         f"{path.name}:{node.lineno}"
         for path in sorted((ROOT / "bindings" / "archive").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Attribute) and node.attr in {"open", "read_bytes", "read_text"}
     ]
     assert not faults
