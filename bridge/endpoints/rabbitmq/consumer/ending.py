@@ -20,7 +20,7 @@ GATHERED: Final = 64
 """Number of messages that are acknowledged at once for the first time."""
 
 
-class Ending:
+class ConsumerEnd:
     """The end of the consumer of a channel, if it has one. ``news`` is set when no more is to be expected."""
 
     def __init__(self, channel: Channel, news: asyncio.Event) -> None:

@@ -25,7 +25,7 @@ from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, fin
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
-from bridge.endpoints.rabbitmq.consumer.ending import Ending
+from bridge.endpoints.rabbitmq.consumer.ending import ConsumerEnd
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.queue_facts import fetch_facts, find_host, look_up_removals
@@ -86,7 +86,7 @@ class RabbitmqSource(Source):
         self._arrived_bytes = 0
         self._news = asyncio.Event()
         self._trouble: Disconnected | None = None
-        self._ending: Ending | None = None  # of the consumer, if no more messages are to be taken
+        self._ending: ConsumerEnd | None = None  # of the consumer, if no more messages are to be taken
         self._is_stream = False
         """Whether the consumer of the present connection reads a stream: the queue may be another one at the next."""
         self._was_stream = False
@@ -246,7 +246,7 @@ class RabbitmqSource(Source):
                 self._change(pacing)
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
-            if self._is_read_out:
+            if self._is_read_out():
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -318,7 +318,7 @@ class RabbitmqSource(Source):
         """Wait until there is a delivery that was not read. Raises Disconnected."""
         self._check_connected()
         while not self._arrived:
-            if self._is_read_out:
+            if self._is_read_out():
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -327,19 +327,17 @@ class RabbitmqSource(Source):
     async def stop_taking(self) -> bool:
         if self._channel is None or self._is_stream:  # a stream takes nothing back
             return False
-        self._ending = self._ending or Ending(self._channel, self._news)
+        self._ending = self._ending or ConsumerEnd(self._channel, self._news)
         self._end_consumer()
         return True
 
     def _end_consumer(self) -> None:
         """Have the consumer end, if no more is to be taken and it does not change just now."""
         if self._ending is not None and self._changing is None:
-            has_consumer = self._pacing is None or not self._pacing.is_stopped
-            self._ending.begin(self._last - self._acked, has_consumer=has_consumer)
+            is_between = self._pacing is not None and self._pacing.is_stopped  # two consumers
+            self._ending.begin(self._last - self._acked, has_consumer=not is_between)
 
-    @property
     def _is_read_out(self) -> bool:
-        """Whether nothing is left to read, and no more is to be expected."""
         return self._ending is not None and self._ending.is_over and not self._arrived
 
     def _check_connected(self) -> None:
