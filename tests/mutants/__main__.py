@@ -79,7 +79,7 @@ def main(processes: int, seconds: int, allow: float, only: str, rows: str) -> No
     stale = list(find_stale(mutants))
     if stale:
         sys.exit("\n".join(stale))
-    with _make_copies(processes) as copies:
+    with make_copies(processes) as copies:
         began = monotonic()
         files = sorted({test for mutant in mutants for test in mutant.tests})
         shares = [share for number in range(processes) if (share := files[number::processes])]
@@ -137,7 +137,7 @@ def find_stale(mutants: Sequence[Mutant]) -> Iterator[str]:
 
 
 @contextmanager
-def _make_copies(count: int) -> Iterator[list[Path]]:
+def make_copies(count: int) -> Iterator[list[Path]]:
     """Yield folders with copies of the code, to be mutated."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder) / str(number) for number in range(count)]
@@ -155,15 +155,15 @@ def _try_mutant(mutant: Mutant, copy: Path, seconds: int) -> Result:
     path, began = copy / mutant.module, monotonic()
     text = path.read_text()
     try:
-        _write(path, mutant.applied(copy))
+        write_module(path, mutant.applied(copy))
         code, last = _run(copy, mutant.tests, seconds)
     finally:
-        _write(path, text)
+        write_module(path, text)
     fate: Fate = "hung" if code is None else "survived" if code == PASSED else "killed" if code == FAILED else "broken"
     return Result(mutant, fate, last, monotonic() - began)
 
 
-def _write(path: Path, text: str) -> None:
+def write_module(path: Path, text: str) -> None:
     """Write a module, and forget what was compiled of it: two changes in a second may have one size."""
     path.write_text(text)
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):

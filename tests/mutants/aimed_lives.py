@@ -216,7 +216,7 @@ LIVES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/endpoints/kafka/consumer/share.py",
-        f"simulation/test_models.py {SIMULATED}",
+        SIMULATED,
         (
             "settled records are not acknowledged",
             "        self._acknowledge(record, AcknowledgeType.ACCEPT)\n",
@@ -250,16 +250,6 @@ LIVES: Final[list[Mutant]] = [
                 "        return self._lost or self._reasons.trouble or (None if late is None else Disconnected(late))"
             ),
         ),
-        (
-            "what another member has by now is read after a pause",
-            "is_stale = self._polled_at - before > self._group.lock_seconds + FETCHING",
-            "is_stale = False",
-        ),
-        (
-            "a record of an earlier connection is accepted",
-            "        if record not in self._unsettled:  # of an earlier connection\n            return\n",
-            "",
-        ),
         ("what an earlier connection had read is given to the pump", "        self._unread.clear()\n", ""),
         (
             "records of an earlier connection are waited for",
@@ -275,6 +265,131 @@ LIVES: Final[list[Mutant]] = [
             "a missing permission is passed over",
             "if error.fatal() or error.code() in PERMISSIONS:",
             "if error.fatal():",
+        ),
+    ),
+    *mutants_of(  # the pump never reads on after a pause in a read, nor settles what it has dropped
+        "bridge/endpoints/kafka/consumer/share.py",
+        "simulation/test_models.py",
+        (
+            "what another member has by now is read after a pause",
+            "is_stale = self._polled_at - before > self._group.lock_seconds + FETCHING",
+            "is_stale = False",
+        ),
+        (
+            "a record of an earlier connection is accepted",
+            "        if record not in self._unsettled:  # of an earlier connection\n            return\n",
+            "",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/transaction.py",
+        SIMULATED,
+        (
+            "messages of a partition that is gone are taken",
+            "            if not lane.current:\n",
+            "            if False:\n",
+        ),
+        (
+            "what an aborted transaction had is forgotten",
+            "extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))",
+            "extendleft(())",
+        ),
+        (
+            "what an aborted transaction had comes again in any order",
+            "extendleft(reversed([outgoing for outgoing in self.inside if outgoing.number not in bad]))",
+            "extendleft([outgoing for outgoing in self.inside if outgoing.number not in bad])",
+        ),
+        ("what was refused alone is written again", "if outgoing.number not in bad]))", "if True]))"),
+        (
+            "offsets are committed past what is not done",
+            "offset = offset if last is None else max(offset, last.position + 1)",
+            "offset = max([pending.delivery.position for pending in copies[lane]]) + 1",
+        ),
+        ("the last message inside is read again", "max(offset, last.position + 1)", "max(offset, last.position)"),
+        (
+            "offsets are not in the transaction",
+            "self._retry(partial(self.producer.send_offsets_to_transaction, offsets, metadata[assignment]))",
+            "pass",
+        ),
+        ("what is not taken now is forgotten", "        waiting.extendleft(reversed(later))\n", ""),
+        (
+            "a knotted transaction takes more than it may",
+            " or (only and total > self.most_messages)",
+            "",
+        ),
+        (
+            "each message of a refused batch is refused",
+            "self.refused if batching.alone else [], [], False",
+            "self.refused, [], False",
+        ),
+        (
+            "what the next owner writes is refused for good",
+            "failed.append((waiting.popleft(), MOOT))",
+            'failed.append((waiting.popleft(), Failure("gone", final=True)))',
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/kafka/producer/transactional.py",
+        SIMULATED,
+        (
+            "a transaction is committed that is not whole",
+            "            if full and connection.is_whole():",
+            "            if full:",
+        ),
+        (
+            "what a transaction wrote is confirmed before its commit",
+            "            connection.take()\n            connection.producer.poll(0)\n",
+            (
+                "            connection.take()\n            connection.receiver.confirmed(connection.inside)\n"
+                "            connection.producer.poll(0)\n"
+            ),
+        ),
+        (
+            "nothing is read again after a transaction of which the outcome is unknown",
+            'assignment.rewind(f"a transaction failed: {trouble}")',
+            "pass",
+        ),
+        (
+            "a transaction of which the outcome is unknown is begun anew",
+            "if cause.fatal() or not cause.txn_requires_abort() or cause.code() in PERMISSIONS:",
+            "if cause.fatal() or cause.code() in PERMISSIONS:",
+        ),
+        (
+            "what was committed stays inside",
+            "        done, connection.inside = connection.inside, []\n",
+            "        done = connection.inside\n",
+        ),
+        (
+            "a transaction waits for its own messages, again and again",
+            "            connection.is_knotted |= isinstance(reason, Knotted)\n",
+            "",
+        ),
+        (
+            "after a refused batch the next one is refused as well",
+            "            await self._renew(connection, calls, ONE_BY_ONE)\n",
+            "            pass\n",
+        ),
+        (
+            "an aborted transaction is still open",
+            "        await _call_within(calls, connection.abort, connection.patience)\n",
+            "",
+        ),
+        (
+            "offsets of what went elsewhere are never committed",
+            "                if connection.waiting or connection.offsets():\n",
+            "                if connection.waiting:\n",
+        ),
+        (
+            "offsets of partitions that were taken away are committed",
+            "            if not all(lane.current for lane in lanes):\n                raise Incomplete",
+            "            if False:\n                raise Incomplete",
+            "a commit takes the offsets of partitions that are there, and is_whole misses those of others",
+        ),
+        (
+            "a transaction with a refused message is committed",
+            "            if offsets and not connection.refused:\n",
+            "            if offsets:\n",
+            "the commit looks at it once more, when all reports are in",
         ),
     ),
     *mutants_of(

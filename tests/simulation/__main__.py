@@ -24,24 +24,34 @@ HOUR: Final = 3_600
 @click.command(help=__doc__)
 @click.argument("seeds", default="")
 @click.option("--count", type=click.IntRange(min=1), default=10_000, show_default=True, help="Number of seeds.")
+@click.option("--seconds", type=click.FloatRange(0), help="Maximum of processor time, in seconds.")
+@click.option("--of", default="", help="Lives with one of these kinds of sources or targets: share,partly.")
+@click.option("--whole", is_flag=True, help="Print plans as they are, not made smaller.")
 @click.option("--keep-going", is_flag=True, help="Play all seeds, whatever they break.")
-def main(seeds: str, count: int, keep_going: bool) -> None:
+def main(seeds: str, count: int, seconds: float | None, of: str, whole: bool, keep_going: bool) -> None:
     first, _, last = (seeds or f"0-{count - 1}").partition("-")
     chosen = range(int(first), int(last or first) + 1)
-    began, seconds, bad = time.process_time(), 0.0, 0
+    kinds = {*of.split(",")} if of else None
+    began, lived, played, bad = time.process_time(), 0.0, 0, 0
     for seed in chosen:
-        outcome = play(plan := make_plan(seed))
-        seconds += outcome.seconds
+        if seconds is not None and time.process_time() - began > seconds:
+            break
+        plan = make_plan(seed)
+        if kinds is not None and kinds.isdisjoint([*plan.sources, plan.targets]):
+            continue
+        outcome = play(plan)
+        played += 1
+        lived += outcome.seconds
         if outcome.broken:
             bad += 1
             promise = outcome.broken[0].promise
-            plan = shrink(plan, promise)
+            plan = plan if whole else shrink(plan, promise)
             print(f"seed {seed} breaks a promise: {PROMISES[promise]}\n{plan}")
             print("\n".join(f"    {each}" for each in play(plan).broken[:5]), flush=True)
             if not keep_going:
                 break
     took = time.process_time() - began
-    print(f"{len(chosen):,} seeds, {bad} break a promise; {seconds / HOUR:,.1f} h in {took:,.1f} s of processor time")
+    print(f"{played:,} seeds, {bad} break a promise; {lived / HOUR:,.1f} h in {took:,.1f} s of processor time")
     sys.exit(bool(bad))
 
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Record
 
-from bridge.endpoint import Delivery
+from bridge.endpoint import Delivery, Disconnected
 from bridge.endpoints.kafka.consumer.share import FETCHING, ShareSource
 from bridge.endpoints.kafka.consumer.share_group import ShareGroup
 from tests.simulation.kafka_share_group import Ending, ModelShareGroup, SharedRecord
@@ -240,6 +240,7 @@ class ModelShareConsumer:
         self._check()
         self._report()
         if self.host.acknowledgement_fault == "raise":
+            self.host.endpoint.must_end = True
             raise KafkaException(KafkaError(KafkaError._STATE))
         self._send()
 
@@ -282,6 +283,7 @@ class ModelShareConsumer:
 
     def _must_end(self) -> None:
         """Judge, after a while, whether it was closed for an error that does not pass."""
+        self.host.endpoint.must_end = True
 
         def judge() -> None:
             if not (self.is_over or self.host.is_dead):
@@ -338,9 +340,18 @@ class _Share(ShareSource):
         self.settled_at: dict[tuple[int, int, int], float] = {}
         """Partition, offset and number of deliveries of a record -> when it was to be settled first."""
         self.takes_no_more = False
+        self.must_end = False
+        """Whether its client has reported an error that does not pass."""
+
+    @property
+    def lost(self) -> Disconnected | None:
+        lost = super().lost
+        if lost is not None and not self.must_end:
+            self._host.world.breaks("bounded redelivery", f"{self.name} gives up what it has, without need: {lost}")
+        return lost
 
     async def open(self) -> None:
-        self.takes_no_more = False
+        self.takes_no_more = self.must_end = False
         await super().open()
 
     async def stop_taking(self) -> bool:
