@@ -23,7 +23,7 @@ from tests.mutants.mutant import Mutant
 KINDS: Final = {
     "bridge/endpoints/kafka/consumer/share": "share",
     "bridge/endpoints/kafka/producer/transaction": "transactional,partly",
-    "bridge/endpoints/kafka": "kafka,transactional,partly",
+    "bridge/endpoints/kafka": "kafka",
     "bridge/endpoints/archive": "archive",
     "bridge/endpoints/rocketmq": "rocketmq,orderly",
 }
@@ -42,7 +42,7 @@ def find_kinds(module: str) -> str:
 
 
 @click.command(help=__doc__)
-@click.option("--seconds", type=float, default=12.0, show_default=True, help="Processor time for the lives of one.")
+@click.option("--seconds", type=float, default=40.0, show_default=True, help="Processor time for the lives of one.")
 @click.option("--most", type=float, default=600.0, show_default=True, help="Processor time for all, in seconds.")
 @click.option("--only", default="", help="Mutants with this text in their module or in what they are.")
 def main(seconds: float, most: float, only: str) -> None:
