@@ -99,14 +99,14 @@ OAUTH: Final = Key(
 class TokenError(Disconnected):
     """The authorization server gives no token: the reason, and the key of the table that it is about."""
 
-    def __init__(self, table: Table, key: str, problem: str) -> None:
+    def __init__(self, source: str, path: str, key: str, problem: str) -> None:
         super().__init__(f"{OAUTH.name}: {problem}")
-        self._table, self._key, self._problem = table, key, problem
+        self._source, self._path, self._key, self._problem = source, path, key, problem
 
     @property
     def finding(self) -> Finding:
         """The finding of a check, with the line of the file and a caret."""
-        line, caret = locate(self._table.source, self._table.path, self._key)
+        line, caret = locate(self._source, self._path, self._key)
         where = f"line {line[1:]}: " if line else ""
         return Finding("error", f"{where}{self._problem}{caret}", f"{OAUTH.name}.{self._key}")
 
@@ -249,7 +249,9 @@ def _read_own(table: Table, secret: Secret) -> tuple[str, float | None]:
     """Return a token that others renew. Raises Disconnected."""
     text = secret.current().strip()
     if TOKEN.fullmatch(text) is None:
-        raise TokenError(table, OWN_TOKEN.name, "the token has spaces or other characters that no token has")
+        raise TokenError(
+            table.source, table.path, OWN_TOKEN.name, "the token has spaces or other characters that no token has"
+        )
     return text, read_life(text)
 
 
@@ -275,7 +277,7 @@ class _Grant:
 
     def error(self, problem: str, key: Key[Any] = TOKEN_URL) -> TokenError:
         """Return an error about the server."""
-        return TokenError(self.table, key.name, f"{self.server} {problem}")
+        return TokenError(self.table.source, self.table.path, key.name, f"{self.server} {problem}")
 
 
 def _ask(grant: _Grant) -> tuple[str, float | None]:
