@@ -19,7 +19,7 @@ import pika.exceptions
 
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
-from bridge.endpoints.rabbitmq.frames import Contents, Event
+from bridge.endpoints.rabbitmq.frames import Contents, Event, encode_cancel
 from bridge.endpoints.rabbitmq.refusals import describe_error, to_answer_error, to_disconnected
 from bridge.endpoints.rabbitmq.tokens import find_tokens, forget_refused_token, keep_token_fresh
 from bridge.endpoints.rabbitmq.wire import CLOSE_SECONDS, SECONDS, Wire, close_wire, fulfil, open_wire
@@ -340,16 +340,18 @@ class Channel:
         await self.ask("basic_cancel", str(self._consumers))
 
     def cancel_soon(self) -> None:
-        """Cancel the last consumer; nothing waits for an answer, and none comes."""
-        with suppress(pika.exceptions.AMQPError):  # the connection is over, which is reported
-            self._channel.basic_cancel(str(self._consumers))
+        """Cancel the last consumer, before anything that is written later; it is not answered.
+
+        pika would put it off behind the answer that something else waits for, `mark` for instance.
+        """
+        self._connection.write(encode_cancel(self.number, b"%d" % self._consumers))
 
     def mark(self, arrived: Callable[[], object]) -> None:
         """Ask something that changes nothing for the present consumer, and call ``arrived`` with the answer.
 
         It comes behind all that was sent before; while the connection is paused, it is not read.
         """
-        with suppress(pika.exceptions.AMQPError):  # as above
+        with suppress(pika.exceptions.AMQPError):  # the connection is over, which is reported
             self._channel.basic_qos(prefetch_count=self.prefetch, callback=lambda _: arrived())
 
     def close(self) -> None:

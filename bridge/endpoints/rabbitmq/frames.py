@@ -27,6 +27,7 @@ GET: Final = 60 << 16 | 70
 GET_OK: Final = 60 << 16 | 71
 GET_EMPTY: Final = 60 << 16 | 72
 RETURN: Final = 60 << 16 | 50
+CANCEL: Final = 60 << 16 | 30
 PUBLISH: Final = 60 << 16 | 40
 ACK: Final = 60 << 16 | 80
 NACK: Final = 60 << 16 | 120
@@ -233,6 +234,12 @@ def encode_gets(channel: int, queue: bytes, count: int) -> bytes:
     """Encode basic.get of a queue, a number of times; each is answered with a message or `NothingLeft`."""
     payload = METHOD_HEAD.pack(GET) + b"\0\0%c%b\0" % (len(queue), queue)
     return (HEAD.pack(METHOD, channel, len(payload)) + payload + END) * count
+
+
+def encode_cancel(channel: int, consumer: bytes) -> bytes:
+    """Encode basic.cancel of a consumer, given by its tag; it is not answered."""
+    payload = METHOD_HEAD.pack(CANCEL) + b"%c%b\1" % (len(consumer), consumer)
+    return HEAD.pack(METHOD, channel, len(payload)) + payload + END
 
 
 def encode_return_all(channel: int) -> bytes:

@@ -6,13 +6,23 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
+import pika
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
-from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Contents, Event, NothingLeft, Returned, encode_publish
+from bridge.endpoints.rabbitmq.frames import (
+    Acked,
+    Arrived,
+    Contents,
+    Event,
+    NothingLeft,
+    Returned,
+    encode_cancel,
+    encode_publish,
+)
 from bridge.endpoints.rabbitmq.unrouted import SentMessage, match_returns
 from exchange.amqp import ContentHeader
 from tests.support.bridge.unconnected import UnconnectedWire
@@ -149,6 +159,11 @@ def test_a_publish_is_written_in_frames_that_fit(
     assert payloads[0][2] == struct.pack(">HHH", 60, 40, 0) + short(exchange) + short(key) + bytes([mandatory])
     assert payloads[1][2] == struct.pack(">HHQ", 60, 0, len(body)) + properties
     assert b"".join(payload for _, _, payload in payloads[2:]) == body
+
+
+def test_a_consumer_is_cancelled_without_an_answer() -> None:
+    _, read = pika.frame.decode_frame(encode_cancel(7, b"12"))
+    assert (read.channel_number, read.method.consumer_tag, read.method.nowait) == (7, "12", True)
 
 
 def message(key: bytes, body: bytes = b"", **headers: object) -> SentMessage:
