@@ -421,9 +421,14 @@ BRIDGE: Final[list[Mutant]] = [
         ),
         (
             "what was acknowledged is acknowledged again",
-            "            self._acked = self._settled\n\n    async def close",
-            "\n    async def close",
+            "            self._acked = self._settled\n            self._acknowledging.note()",
+            "            self._acknowledging.note()",
         ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/acknowledging.py",
+        "bridge/endpoints/rabbitmq/test_rabbitmq_source.py",
+        ("each delivery is acknowledged at once", "if count < prefetch // MANY and", "if False and"),
     ),
     *mutants_of(
         "bridge/endpoints/rabbitmq/consumer/reading.py",

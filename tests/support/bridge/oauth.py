@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -172,9 +173,9 @@ class OauthBroker:
 
 @contextmanager
 def oauth_broker(folder: Path) -> Iterator[OauthBroker]:
-    """Start a RabbitMQ of the first image of this run, with the plugin for tokens."""
+    """Start a RabbitMQ of the newest image of this run, with the plugin for tokens: older ones ask them for less."""
     kind = SERVERS["rabbitmq"]
-    image = kind.images()[0]
+    image = max(kind.images(), key=lambda name: [int(part) for part in re.findall(r"\d+", name.rpartition(":")[2])])
     try:
         from testcontainers.core.container import DockerContainer
         from testcontainers.core.docker_client import DockerClient

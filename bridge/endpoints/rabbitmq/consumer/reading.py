@@ -23,6 +23,7 @@ from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
+from bridge.endpoints.rabbitmq.consumer.acknowledging import Acknowledging
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.ending import ConsumerEnd
@@ -49,9 +50,8 @@ class RabbitmqSource(Source):
 
     At most ``prefetch`` deliveries are unacknowledged; the pump's window, of ``window_bytes``, should not be larger. A
     stream is read after the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number,
-    or an age as ``1h``. ``offsets`` is the file that keeps the last settled offset; without it, each start begins at
-    ``offset``. Each connection asks ``management``, the address of that API, for the delivery limit of a quorum queue:
-    one with a limit is read carefully then.
+    or an age as ``1h``. ``offsets`` is the file that keeps the last settled offset; without it, each start begins anew.
+    Each connection asks ``management``, that API's address, for the delivery limit of a queue, to be careful then.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class RabbitmqSource(Source):
         self._given = 0  # delivery tag of the last delivery that was read
         self._settled = 0  # delivery tag of the last settled delivery
         self._acked = 0  # delivery tag up to which deliveries are acknowledged
+        self._acknowledging = Acknowledging(self._ack)
         self._backlog: Backlog | None = None
         self._removed: Final = Removed(name, queue)
         self._host: tuple[pika.URLParameters, Mapping[str, Any]] | None = None
@@ -170,6 +171,7 @@ class RabbitmqSource(Source):
         self._news.clear()
         self._trouble = self._ending = None
         self._last = self._given = self._settled = self._acked = 0
+        self._acknowledging = Acknowledging(self._ack)
         if (problem := await call_aside(lambda: self._offsets.problem)) is not None:  # what is settled would be lost
             raise Disconnected(problem)
         last = await call_aside(lambda: self._offsets.last)  # from the file; whether this is a stream is not known yet
@@ -246,7 +248,7 @@ class RabbitmqSource(Source):
                 self._change(pacing)
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
-            if self._is_read_out():
+            if self._ending is not None and self._ending.is_over and not self._arrived:
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -318,7 +320,7 @@ class RabbitmqSource(Source):
         """Wait until there is a delivery that was not read. Raises Disconnected."""
         self._check_connected()
         while not self._arrived:
-            if self._is_read_out():
+            if self._ending is not None and self._ending.is_over:
                 raise EndOfStream
             self._news.clear()
             await self._news.wait()
@@ -334,11 +336,7 @@ class RabbitmqSource(Source):
     def _end_consumer(self) -> None:
         """Have the consumer end, if no more is to be taken and it does not change just now."""
         if self._ending is not None and self._changing is None:
-            is_between = self._pacing is not None and self._pacing.is_stopped  # two consumers
-            self._ending.begin(self._last - self._acked, has_consumer=not is_between)
-
-    def _is_read_out(self) -> bool:
-        return self._ending is not None and self._ending.is_over and not self._arrived
+            self._ending.begin(self._last - self._acked, has_consumer=not (self._pacing and self._pacing.is_stopped))
 
     def _check_connected(self) -> None:
         """Raise Disconnected if the connection is gone."""
@@ -371,8 +369,7 @@ class RabbitmqSource(Source):
     def settle(self, delivery: Delivery) -> None:
         if delivery.lane != self._epoch:
             return
-        if self._settled == self._acked or self._ending is not None:  # no ack is due yet: one per turn of the loop
-            asyncio.get_running_loop().call_soon(self._ack)
+        self._acknowledging.look_soon()
         self._settled = delivery.position
         if self._pacing is not None:
             self._news.set()
@@ -387,10 +384,12 @@ class RabbitmqSource(Source):
             LOG.error("%s: what was settled last will be read again: %s", self.name, trouble)
 
     def _ack(self) -> None:
-        """Acknowledge what is settled: at once, or when the consumer is cancelled, so that it gets no more before."""
-        pacing = self._pacing
+        """Acknowledge what is settled: soon, or when the consumer is cancelled, so that it gets no more before."""
+        pacing, count, channel = self._pacing, self._settled - self._acked, self._channel
+        if not self._acknowledging.is_due(count, 0 if channel is None else channel.prefetch):
+            return
         if self._ending is not None:
-            if self._ending.may_acknowledge(self._settled - self._acked):
+            if self._ending.may_acknowledge(count):
                 self._acknowledge()
         elif pacing is None or not pacing.may_grow(self._settled, self._last - self._acked):
             self._acknowledge()
@@ -401,6 +400,7 @@ class RabbitmqSource(Source):
         if self._settled > self._acked and self._channel is not None and self._connection is not None:
             self._connection.write(encode_ack(self._channel.number, self._settled, multiple=True))
             self._acked = self._settled
+            self._acknowledging.note()
 
     async def close(self) -> None:
         for task in (*self._counting, self._changing):

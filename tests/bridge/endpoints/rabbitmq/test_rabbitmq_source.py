@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Removal
 from bridge.endpoints.rabbitmq.consumer import reading
+from bridge.endpoints.rabbitmq.consumer.acknowledging import SECONDS
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.frames import Acked, Arrived, Event, encode_ack
@@ -23,6 +24,7 @@ class Wire:
     """A connection that keeps what is written and whether it is paused; it is its own channel, too."""
 
     number = 1
+    prefetch = 2_000
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -96,6 +98,22 @@ def test_settled_deliveries_are_acknowledged_once_and_as_a_prefix() -> None:
         wire = scene.wire
         await scene.source.close()
         assert wire.writes == [ack_frame(3), ack_frame(5)]
+
+    play_scene(play)
+
+
+def test_what_is_settled_one_by_one_is_acknowledged_a_few_times() -> None:
+    """A quorum queue forgets what it has not written yet of more than 32 acknowledgements when the channel closes."""
+
+    async def play() -> None:
+        scene = Scene()
+        scene.arrive(500)
+        for delivery in await scene.source.read(500):
+            scene.source.settle(delivery)
+            await pass_time(0.000_1)
+        assert len(scene.wire.writes) <= 500 * 0.000_1 / SECONDS + 2
+        await pass_time(0.1)
+        assert scene.wire.writes[-1] == ack_frame(500)
 
     play_scene(play)
 
