@@ -6,6 +6,7 @@ import gc
 import logging
 import math
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ from tests.support.rocketmq_cluster import Cluster, cluster_with
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
 
 TESTS: Final = Path(__file__).parent
+
+# What a script starts in the background ignores interrupts, and so would all that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # jsonschema would compile forty grammars, in 1.7 s of each process, to check a format that none of our schemas has.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -51,6 +51,7 @@ COMPUTING: Final[Mapping[str, str]] = {
     "damage": "make damage",
     "kills in Spark": f"{sys.executable} -m tests.soak_spark_stream",
     "pythons": ".ci/pythons",
+    "bare Debians": ".ci/bare",
     # PySpark 4.0 leaves sockets for the garbage collector.
     "lowest packages": "make VENV=.venv-lowest LOCK=.ci/lowest.txt test WORKERS=0"
     f' ARGS="-W ignore::pytest.PytestUnraisableExceptionWarning {LOWEST}"',
