@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+from pathlib import Path
+from traceback import extract_tb
 from typing import Final, NamedTuple
 
 
@@ -139,6 +141,13 @@ def explain(text: str) -> str:
     if words is not None and words != DESCRIPTORS and not _has_descriptors():
         words = DESCRIPTORS  # without one, no file of names can be read, and no socket opened
     return text if words is None else f"{text}; {words}"
+
+
+def describe_unexpected(error: Exception) -> str:
+    """Return an unexpected error in words: its type, its text, the line of code that raised it."""
+    frames = extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"unexpected {type(error).__name__}: {error}{where}"
 
 
 def _has_descriptors() -> bool:

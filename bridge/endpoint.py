@@ -24,14 +24,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
-from bridge.client_errors import explain
+from bridge.client_errors import describe_unexpected, explain
 from exchange.errors import HashstarError
 from exchange.partition.partitions import Partitions
 from exchange.routing.route import Placement
+from exchange.text.display import read_first_line
 from exchange.topology.topology import Topology
 from exchange.values.documents import document
 from exchange.values.message import Message
@@ -40,11 +39,14 @@ from exchange.values.message import Message
 class Disconnected(HashstarError):
     """The connection is gone, or cannot be made now; opening it again may help.
 
-    Its text is the reason, and what that means if it is a client's: see `bridge.client_errors`.
+    Its text is the reason, and what that means if it is a client's: see `bridge.client_errors`. It has no caret, as it
+    stands in a line of the log and of ``/status``.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(explain(reason))
+    def __init__(self, reason: str, key: str = "") -> None:
+        super().__init__(explain(read_first_line(reason)))
+        self.key: Final = key
+        """The key of the endpoint's table that it is about, which the text begins with; "" if it is about none."""
 
 
 def to_disconnected(error: Exception) -> Disconnected:
@@ -57,14 +59,7 @@ def to_disconnected(error: Exception) -> Disconnected:
         return error
     if isinstance(error, HashstarError):
         return Disconnected(str(error))
-    return Disconnected(describe(error))
-
-
-def describe(error: Exception) -> str:
-    """Return an unexpected error as one line: its type, its text, the line of code that raised it."""
-    frames = extract_tb(error.__traceback__)
-    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"unexpected {type(error).__name__}: {error}{where}"
+    return Disconnected(describe_unexpected(error))
 
 
 class EndOfStream(Exception):
@@ -189,6 +184,12 @@ class Finding(NamedTuple):
     """The result and, if something is wrong, the way out: ``queue 'orders': there is none; declare it``."""
     key: str = ""
     """The key of the endpoint's table that it is about, ``queue``; "" if it is about none."""
+
+    @classmethod
+    def from_error(cls, error: HashstarError, key: str) -> Finding:
+        """Return the finding of an error, in one line: about the key that it names, else about ``key``."""
+        named = getattr(error, "key", "")
+        return cls("error", read_first_line(str(error)).removeprefix(f"{named}: "), named or key)
 
 
 class Removal(NamedTuple):

@@ -29,8 +29,7 @@ from urllib.request import Request
 
 from bindings.sources.address import Address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
-from bindings.sources.toml_places import locate
-from bridge.endpoint import Disconnected, Finding
+from bridge.endpoint import Disconnected
 from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table
 from bridge.table import Secret, Table, read_address
 from bridge.tls import make_context
@@ -97,18 +96,11 @@ OAUTH: Final = Key(
 
 
 class TokenError(Disconnected):
-    """The authorization server gives no token: the reason, and the key of the table that it is about."""
+    """No token can be had: the reason, and the key of the table that it is about."""
 
-    def __init__(self, source: str, path: str, key: str, problem: str) -> None:
-        super().__init__(f"{OAUTH.name}: {problem}")
-        self._source, self._path, self._key, self._problem = source, path, key, problem
-
-    @property
-    def finding(self) -> Finding:
-        """The finding of a check, with the line of the file and a caret."""
-        line, caret = locate(self._source, self._path, self._key)
-        where = f"line {line[1:]}: " if line else ""
-        return Finding("error", f"{where}{self._problem}{caret}", f"{OAUTH.name}.{self._key}")
+    def __init__(self, key: Key[Any], problem: str) -> None:
+        path = f"{OAUTH.name}.{key.name}"
+        super().__init__(f"{path}: {problem}", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +219,7 @@ def read_tokens(table: Table, address: Address, login: Collection[str]) -> Token
         if written:
             raise within.error(written[0].name, "is for a server, and there is a token; remove one of them")
         within.refuse_unread(KEYS.names)
-        return Tokens(partial(_read_own, within, own), READ_EVERY)
+        return Tokens(partial(_read_own, own), READ_EVERY)
     url, client, secret = TOKEN_URL.read(within), CLIENT_ID.read(within), CLIENT_SECRET.read(within)
     if not url or not client or not secret:
         missing = _GRANT[0 if not url else 1 if not client else 2].name
@@ -245,13 +237,11 @@ def read_tokens(table: Table, address: Address, login: Collection[str]) -> Token
     return Tokens(partial(_ask, _Grant(within, url, address, client, secret, post, files, asked)))
 
 
-def _read_own(table: Table, secret: Secret) -> tuple[str, float | None]:
+def _read_own(secret: Secret) -> tuple[str, float | None]:
     """Return a token that others renew. Raises Disconnected."""
     text = secret.current().strip()
     if TOKEN.fullmatch(text) is None:
-        raise TokenError(
-            table.source, table.path, OWN_TOKEN.name, "the token has spaces or other characters that no token has"
-        )
+        raise TokenError(OWN_TOKEN, "the token has spaces or other characters that no token has")
     return text, read_life(text)
 
 
@@ -277,7 +267,7 @@ class _Grant:
 
     def error(self, problem: str, key: Key[Any] = TOKEN_URL) -> TokenError:
         """Return an error about the server."""
-        return TokenError(self.table.source, self.table.path, key.name, f"{self.server} {problem}")
+        return TokenError(key, f"{self.server} {problem}")
 
 
 def _ask(grant: _Grant) -> tuple[str, float | None]:

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.aside import call_aside
+from bridge.client_errors import describe_unexpected
 from bridge.daemon.config import Config, explain_no_pipeline
 from bridge.daemon.journal import Journal
 from bridge.daemon.pumps import BuiltPump, RunningPump, build_pump, start_pump
 from bridge.daemon.telemetry.metrics import Metrics, Reloads
-from bridge.endpoint import describe
 from bridge.pump.policy import Backoff
 from exchange.errors import HashstarError, InputError
 from exchange.partition.python_function import find_changed_files, undo_imports
@@ -198,7 +198,7 @@ class Pipelines:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and name:
             wait = None if self._is_stopping or name in self._going else self._begin_anew(name, error)
-            self._journals[name].write("error", "pipeline failed", error=describe(error), again_in=wait)
+            self._journals[name].write("error", "pipeline failed", error=describe_unexpected(error), again_in=wait)
         elif error is not None:
             self._failure = error
             self._over.set()
@@ -233,7 +233,7 @@ class Pipelines:
             except TimeoutError:
                 refusal = f"{path}, or its topology, could not be read within {READING:.0f} s"
             except Exception as error:  # noqa: BLE001  whatever it is, the pumps that run go on
-                refusal = str(error) if isinstance(error, HashstarError) else describe(error)
+                refusal = str(error) if isinstance(error, HashstarError) else describe_unexpected(error)
             if refusal:
                 self.reloads.note(refusal)
                 self._journal.write("error", "reload refused", reason=refusal, text="nothing has changed")

@@ -18,7 +18,7 @@ from bridge.daemon.reading.pipeline import DEAD_LETTERS
 from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
 from exchange.errors import InputError
-from exchange.text.display import count_noun, hide_logins, list_some
+from exchange.text.display import count_noun, escape_line, hide_logins, list_some, read_first_line
 from exchange.values.documents import document, encode_as
 
 SECONDS: Final = 20.0
@@ -134,7 +134,7 @@ async def check(config: Config, *, offline: bool = False, seconds: float = SECON
         if own != last and known[own]:
             checked.append(Checked(own, "", known[own], pipelines[own]))
         last = own
-        hidden = [each._replace(text=hide_logins(each.text)) for each in findings]
+        hidden = [each._replace(text=escape_line(hide_logins(each.text))) for each in findings]
         checked.append(Checked(table, endpoint.name, [*known.pop(table, ()), *hidden], pipelines.get(own)))
     targets = sum([len({*part.targets.values()}) for part in config.parts])
     return CheckReport(
@@ -186,7 +186,7 @@ async def _check_endpoint(endpoint: Endpoint, seconds: float) -> Sequence[Findin
     try:
         return checking.result() or [Finding("not checked", "its system: this kind of endpoint has no check")]
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  the error is a finding
-        text = str(error) or type(error).__name__
+        text = read_first_line(str(error)) or type(error).__name__
         return [Finding("error", explain(text.removeprefix(f"{endpoint.name}: ")))]
 
 

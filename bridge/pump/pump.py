@@ -17,7 +17,8 @@ from time import time
 from typing import Any, Final
 
 from bridge.aside import cancel_all, run_within
-from bridge.endpoint import Delivery, Failure, Outgoing, Target, describe, to_disconnected
+from bridge.client_errors import describe_unexpected
+from bridge.endpoint import Delivery, Failure, Outgoing, Target, to_disconnected
 from bridge.interop.marks import may_have_hops, read_hops
 from bridge.pump.events import PumpEvents
 from bridge.pump.inlet import Inlet, InletReader
@@ -261,7 +262,7 @@ class Pump:
                 requests = self._pass_on(inlet, delivery, message, queues) if self._servers else NO_REQUESTS
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
                 # A known error is what a broker would refuse, or a header that cannot be read.
-                reason = str(error) if isinstance(error, HashstarError) else describe(error)
+                reason = str(error) if isinstance(error, HashstarError) else describe_unexpected(error)
                 bad.append(partial(give_up.unroutable, inlet, pending, reason, ready))
                 continue
             if not queues:

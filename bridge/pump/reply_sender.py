@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from bridge.endpoint import Failure, Outgoing, describe
+from bridge.client_errors import describe_unexpected
+from bridge.endpoint import Failure, Outgoing
 from bridge.pump.events import ReplyEvents
 from bridge.pump.inlet import Inlet
 from bridge.pump.outlet import Outlet
@@ -57,7 +58,7 @@ class ReplySender:
                 if delivery.refusal is None:
                     reply = self._replies.address_reply(servers, delivery, self._clock())
             except Exception as error:  # noqa: BLE001  an unexpected error of one message must not stop the others
-                reason = str(error) if isinstance(error, HashstarError) else describe(error)
+                reason = str(error) if isinstance(error, HashstarError) else describe_unexpected(error)
                 self._events.unroutable(name, delivery, Unroutable.DROP.value, reason)
             if isinstance(reply, str):
                 self._events.replied(name, reply)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target, describe, to_disconnected
+from bridge.client_errors import describe_unexpected
+from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target, to_disconnected
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -68,5 +69,5 @@ class Sender:
             try:
                 self._target.send([outgoing])
             except Exception as error:  # noqa: BLE001  this message causes it
-                failure = Failure(describe(error), final=True)
+                failure = Failure(describe_unexpected(error), final=True)
                 loop.call_soon(connection.failed, outgoing, failure)

@@ -56,6 +56,11 @@ def split_error(text: str) -> list[str]:
     return [escape_line(line) for line in OWN_BREAK.split(hide_logins(text))]
 
 
+def read_first_line(text: str) -> str:
+    """Return the text of an error without the lines that it has below its first one, such as a caret; not escaped."""
+    return OWN_BREAK.split(text, maxsplit=1)[0]
+
+
 def underline(text: str, start: int, end: int) -> tuple[str, str]:
     """Return the text as one line, and carets for under a half-open range of its characters on a terminal."""
     before, under = _count_cells(escape_line(text[:start])), _count_cells(escape_line(text[start:end]))

@@ -7,10 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from bridge.endpoint import Finding, Level
 from tests.support.bridge.certificates import authority_in
 from tests.support.kafka.broker import Broker, brokers
 from tests.support.rocketmq.secured import folder_of, secured_brokers
 from tests.support.servers import SERVERS, Server, ServerSet, server_set
+
+
+@pytest.fixture(scope="session", autouse=True)
+def findings_of_one_line() -> Iterator[None]:
+    """Refuse findings of several lines in all tests of this folder: a report has a line for each, and no caret."""
+    make = Finding.__new__
+
+    def make_line(cls: type[Finding], level: Level, text: str, key: str = "") -> Finding:
+        assert "\n" not in text, text
+        return make(cls, level, text, key)
+
+    Finding.__new__ = make_line  # type: ignore[assignment,method-assign]
+    yield
+    Finding.__new__ = make  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

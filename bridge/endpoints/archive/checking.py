@@ -112,7 +112,7 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
     except InputError as error:
         if follow and Path(path).is_dir() and not any(Path(path).iterdir()):
             return [Finding("ok", f"{path}: is empty so far", "url")]
-        return [Finding("error", str(error), "url")]
+        return [Finding.from_error(error, "url")]
     except OSError as error:
         return [Finding("error", f"{path}: cannot be read: {error.strerror}", "url")]
     counts = f"{count_noun(len(archive.files), 'file')}, {count_noun(size, 'byte')}"
@@ -141,7 +141,7 @@ def _check_settled(path: Path | None, mapping: FieldMapping) -> list[Finding]:
     try:
         settled = Settled.read(path, mapping)
     except InputError as error:
-        return [Finding("error", str(error), "state")]
+        return [Finding.from_error(error, "state")]
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
         return [Finding("error", f"{path}: how far the replay is cannot be kept there: no folder to write to", "state")]
     count = sum([records for records, _ in settled.files.values()])

@@ -28,7 +28,6 @@ from bridge.endpoints.rabbitmq.consumer.queue_facts import (
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from bridge.endpoints.rabbitmq.refusals import NO_ACCESS, NOT_FOUND
 from bridge.endpoints.rabbitmq.routes import Expected, PublishRoute
-from bridge.oauth import TokenError
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
@@ -182,7 +181,7 @@ async def check_source(
             elif consumers and not settings.exclusive:
                 _warn_of_consumers(look, name, consumers)
     except (Disconnected, BrokerError) as error:
-        look.add("error", str(error), "url")
+        look.findings.append(Finding.from_error(error, "url"))
     finally:
         await look.connection.close()
     return look.findings
@@ -209,7 +208,7 @@ async def check_target(
                 key = f"queues.{queue}" if queue else "queue"
                 look.check_right("write", DEFAULT_EXCHANGE, "the default exchange", key)
     except (Disconnected, BrokerError) as error:
-        look.add("error", str(error), "url")
+        look.findings.append(Finding.from_error(error, "url"))
     finally:
         await look.connection.close()
     return look.findings
@@ -227,7 +226,7 @@ async def _begin_look(
     try:
         connection = await Connection.open(brokers, lambda _: None)
     except Disconnected as error:
-        return error.finding if isinstance(error, TokenError) else Finding("error", str(error), "url")
+        return Finding.from_error(error, "url")
     parameters = connection.parameters
     look = Look(connection, ManagementClient(parameters, management), sources)
     try:

@@ -85,7 +85,7 @@ async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]]
         text = f"{error}; is a name server there (its port is 9876), and does it speak TLS where tls = true says so?"
         findings.append(Finding("error", text, "url"))
     except HashstarError as error:
-        findings.append(Finding("error", str(error), "url"))
+        findings.append(Finding.from_error(error, "url"))
     except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with its findings
         findings.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
     finally:
@@ -146,7 +146,7 @@ async def _look_at_target(
         try:
             spread = WritableQueues.from_route(topic, route)
         except Disconnected as error:
-            findings.append(Finding("error", str(error), "queues"))
+            findings.append(Finding.from_error(error, "queues"))
             continue
         names = ", ".join([queue.name for queue in spread.queues])
         findings.append(
@@ -184,7 +184,7 @@ async def _route(
     try:
         return await route_of(client, topic, wanted)
     except (Disconnected, BrokerError) as error:
-        findings.append(Finding("error", str(error), "topics"))
+        findings.append(Finding.from_error(error, "topics"))
         return None
 
 
@@ -217,7 +217,7 @@ def _disagreement(spread: WritableQueues, queue: str, partitioning: Partitioning
         for number in range(partitioning.partitions.count):
             spread.queue_of(queue, partitioning, number)
     except Disconnected as error:
-        return [Finding("error", str(error), "queues")]
+        return [Finding.from_error(error, "queues")]
     return [Finding("ok", f"queue {queue!r}: spread over {partitioning.partitions.count} queues, which are there")]
 
 

@@ -19,7 +19,9 @@ from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.mistakes import ConfigWarning
 from bridge.pump.pump import Inlet
+from bridge.table import Table
 from exchange.commands.console import PROGRAM
+from exchange.errors import PatternError
 from tests.bridge.daemon.test_config import RIGHT, read
 
 
@@ -56,6 +58,23 @@ def report(
     tmp_path: Path, *targets: Looking, warnings: Sequence[ConfigWarning] = (), offline: bool = False
 ) -> CheckReport:
     return asyncio.run(check(config(tmp_path, *targets, warnings=warnings), offline=offline, seconds=0.2))
+
+
+def test_a_finding_is_one_line_whatever_an_error_has_below_it(tmp_path: Path) -> None:
+    """The caret under a key of the file, or under a pattern, and a line break in what a broker sends."""
+    table = Table({"token": "t"}, str(tmp_path / "bridge.toml"), "targets.file")
+    (tmp_path / "bridge.toml").write_text('[targets.file]\ntoken = "t"\n')
+    mistake, pattern = table.error("token", "is wrong"), PatternError("is wrong", "a.#b", (2, 4))
+    assert "^^^^^" in str(mistake)
+    assert "^^" in str(pattern)
+    raised = (Disconnected(str(mistake)), mistake, pattern)
+    targets = [Looking(f"t{n}", error) for n, error in enumerate(raised)]
+    targets += [Looking(f"f{n}", [Finding.from_error(error, "url")]) for n, error in enumerate(raised)]
+    targets.append(Looking("sent", [Finding._make(["error", "first\nsecond", "url"])]))
+    found = report(tmp_path, *targets)
+    wrong = f"{tmp_path / 'bridge.toml'}:2: [targets.file] token: is wrong"
+    texts = [each.text for checked in found.checked for each in checked.findings if each.level == "error"]
+    assert texts == [*[wrong, wrong, "is wrong"] * 2, "first\\nsecond"]
 
 
 def test_findings_are_shown_by_endpoint_with_their_keys(tmp_path: Path) -> None:

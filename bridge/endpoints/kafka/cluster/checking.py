@@ -25,7 +25,6 @@ from bridge.endpoints.kafka.cluster.errors import MOVING, Reasons, describe_erro
 from bridge.endpoints.kafka.cluster.topics import ANSWER, Partitioned, check_partitions, fetch_removals
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.topics import ANY_SIZE, MAX_LISTED_TOPICS, describe_missing
-from bridge.oauth import TokenError
 from exchange.errors import HashstarError
 from exchange.text.display import count_noun, list_some
 
@@ -44,7 +43,7 @@ async def run_check(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]
             Finding("error", f"the brokers have not answered in {WITHIN:.0f} s: are they up, and reachable?", "url")
         ]
     except HashstarError as error:
-        return [error.finding if isinstance(error, TokenError) else Finding("error", str(error), "url")]
+        return [Finding.from_error(error, "url")]
     finally:
         calls.end()
 
@@ -108,7 +107,7 @@ def check_target(settings: Mapping[str, Any], topics: Sequence[str], partitioned
             try:
                 check_partitions(topic, counts[topic], queue, wanted)
             except Disconnected as problem:
-                findings.append(Finding("error", str(problem), f"queues.{queue}"))
+                findings.append(Finding.from_error(problem, f"queues.{queue}"))
     if not counts:  # librdkafka takes no empty list
         return findings
     limits = admin.describe_configs(

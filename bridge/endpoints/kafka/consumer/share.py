@@ -27,7 +27,8 @@ from typing import Any, Final
 from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaError, KafkaException, ShareConsumer
 
 from bridge.aside import call_aside
-from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, describe
+from bridge.client_errors import describe_unexpected
+from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
@@ -341,7 +342,7 @@ class ShareSource(TopicSource):
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(problem := task.exception(), Exception):
-            self._lost = Disconnected(describe(problem))
+            self._lost = Disconnected(describe_unexpected(problem))
 
     async def _keep_sending(self) -> None:
         """Send acknowledgements of parts of a batch, also while nothing is read."""

@@ -75,7 +75,7 @@ async def check_position(
     try:
         last = await call_aside(lambda: offsets.last)
     except InputError as error:
-        return [Finding("error", str(error), "offsets")]
+        return [Finding.from_error(error, "offsets")]
     if last is None and not isinstance(offset, int):
         return []
     found: asyncio.Future[Arrived] = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ async def check_position(
     try:
         connection = await Connection.open(brokers, lose)
     except Disconnected as error:
-        return [Finding("error", str(error), "url")]
+        return [Finding.from_error(error, "url")]
     try:
         channel = await connection.channel()
         channel.on_events = take
@@ -104,7 +104,7 @@ async def check_position(
             return []
         return [Finding("error", explain_refusal(error, f"queue {queue!r}"), "queue")]
     except Disconnected as error:
-        return [Finding("error", str(error), "url")]
+        return [Finding.from_error(error, "url")]
     except TimeoutError:
         if last is not None:
             return [Finding("error", explain_missing(queue, offsets), "offsets")]

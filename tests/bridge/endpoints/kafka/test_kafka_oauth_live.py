@@ -103,7 +103,7 @@ async def test_without_a_token_a_client_is_not_made_and_the_reason_is_the_server
     server.answer = lambda _: (503, "down")
     url = f"kafka://{broker.tokens_url}"
     target, _ = config.target("to", url, table_of(server, queues={"queue": "t"}))
-    with pytest.raises(Disconnected, match=r"oauth: the authorization server at .* gives no token \(503\)"):
+    with pytest.raises(Disconnected, match=r"oauth.token_url: the authorization server at .* gives no token \(503\)"):
         await target.open(Reports())
     await target.close()
 
@@ -126,6 +126,5 @@ oauth = {{ token_url = "{server.url}", client_id = "{CLIENT}", client_secret = "
     assert "ready to run" in CliRunner().invoke(hashstar, check).output
     server.answer = lambda _: (401, "{}")
     found = CliRunner().invoke(hashstar, check).output
-    assert "[sources.orders] oauth.client_secret: line 8: the authorization server" in found
-    assert "^" * len("client_secret") in found
+    assert "[sources.orders] oauth.client_secret: the authorization server" in found
     assert SECRET not in found

@@ -143,7 +143,7 @@ async def test_without_a_newer_token_the_broker_ends_the_connection_and_the_next
     server.answer = lambda _: (503, "down")
     await until(lambda: lost)
     assert "credential expired; no newer access token came in time" in str(lost[0])
-    with pytest.raises(Disconnected, match=r"oauth: the authorization server at .* gives no token \(503\)"):
+    with pytest.raises(Disconnected, match=r"oauth.token_url: the authorization server at .* gives no token \(503\)"):
         await Connection.open(brokers, lost.append)
 
 
