@@ -45,6 +45,11 @@ MEANINGS: Final = (
         "the broker takes no password by PLAIN: enable that mechanism there (auth_mechanisms)",
     ),
     _meaning(
+        "current SASL state",
+        "brokers take no two logins within a second, and the access token had less than that left: let tokens live for "
+        "ten seconds at least",
+    ),
+    _meaning(
         "(?i)unsupported.sasl.mechanism|supported mechanisms|mechanism not supported",
         "the brokers do not offer this way to log in: set mechanism to one that is enabled there",
     ),

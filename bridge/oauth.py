@@ -5,7 +5,7 @@ A table ``oauth`` of an endpoint names one of them::
     oauth = { token_url = "https://HOST/token", client_id = "bridge", client_secret = { env = "SECRET" } }
     oauth = { token = { file = "/var/run/secrets/tokens/rabbitmq" } }
 
-The first is the grant of client credentials (RFC 6749, 4.4). A token is kept until three quarters of its life are over,
+The first is the grant of client credentials (RFC 6749, 4.4). A token is kept until two thirds of its life are over,
 and then until it expires wherever a newer one cannot be had. Neither tokens nor secrets are ever printed.
 """
 
@@ -41,9 +41,10 @@ from exchange.values.json_text import parse_leniently
 
 LOG: Final = logging.getLogger(__name__)
 
-RENEWED_AT: Final = 0.7, 0.8
+RENEWED_AT: Final = 0.6, 0.7
 """Share of a token's life after which another one is asked for: chosen between these, so that endpoints which began
-together do not ask together, and before librdkafka asks, at 0.8."""
+together do not ask together. A server that takes all its time to answer is in time for a token of a minute: librdkafka
+logs in again at 0.9."""
 UNKNOWN_LIFE: Final = 300.0
 """Seconds after which a token is asked for anew if neither its server nor itself says how long it lives."""
 READ_EVERY: Final = 5.0

@@ -210,6 +210,7 @@ RECORDED = (
     "h:9093/bootstrap: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker",
     "UNSUPPORTED_SASL_MECHANISM: Broker: Unsupported SASL mechanism",
     "h:9092/bootstrap: Unsupported SASL mechanism 'PLAIN': broker's supported mechanisms: SCRAM-SHA-256",
+    "h:9098/1: SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state",
     "h:5671: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1000)",
     "h:5671: [SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)",
     "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed",

@@ -225,10 +225,10 @@ def test_a_token_is_renewed_before_it_expires_and_a_failure_costs_nothing_while_
         at, life = made[token.text]
         assert now < at + life
         assert token.text == [*made][-1]
-        if len(asked) > before and newest is not None:  # it was asked: not before seven tenths of the life
+        if len(asked) > before and newest is not None:  # it was asked: not before it is time
             known = oauth.UNKNOWN_LIFE if newest[1] == float("inf") else newest[1]
-            assert now >= newest[0] + 0.7 * known
-        if newest is not None and now >= newest[0] + 0.8 * min(newest[1], oauth.UNKNOWN_LIFE):
+            assert now >= newest[0] + oauth.RENEWED_AT[0] * known
+        if newest is not None and now >= newest[0] + oauth.RENEWED_AT[1] * min(newest[1], oauth.UNKNOWN_LIFE):
             assert len(asked) > before or not asked[-1][1]  # it is time, and only a failure excuses
     failures = [(at, then) for (at, right), (then, _) in pairwise(asked) if not right]
     assert all(then - at >= oauth.BACKOFF[0] / 2 for at, then in failures)
@@ -333,7 +333,7 @@ def test_a_secret_that_travels_without_encryption_is_warned_of() -> None:
 
 
 def test_tokens_know_when_to_be_asked_again() -> None:
-    tokens = Tokens(lambda: ("t", 100.0), clock=lambda: 5.0, chance=lambda: 0.5)
+    tokens = Tokens(lambda: ("t", 100.0), clock=lambda: 5.0, chance=lambda: 0.0)
     token = tokens.current()
-    assert token == AccessToken("t", 80.0, 105.0)
-    assert tokens.find_wait(token) == 75.0
+    assert token == AccessToken("t", 65.0, 105.0)
+    assert tokens.find_wait(token) == 60.0

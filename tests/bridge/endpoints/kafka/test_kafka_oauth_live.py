@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.live
 
-LIFE = 8.0
-"""Seconds that a token lives: a new connection has a fifth of it at least, and brokers want a second between logins."""
-LIVES = 3
+LIFE = 20.0
+"""Seconds that a token lives: a newer one is there three seconds before librdkafka logs in again, on a busy machine."""
+LIVES = 2
 
 
 @pytest.fixture
@@ -57,14 +56,14 @@ async def test_a_bridge_moves_messages_over_many_lives_of_its_tokens(
     running = asyncio.create_task(pump.run())
     writer, _ = config.target("writer", open_url, Table({"queues": {"queue": before}}, "t.toml"))
     await writer.open(reports)
-    began, sent = time.monotonic(), 0
+    sent = 0
 
     async def send_until_renewed() -> bool:
         nonlocal sent
         send_to(writer, reports, [Message("", "k", body=b"%d" % sent)], "queue")
         sent += 1
         await reports.answers(sent)
-        return time.monotonic() - began > LIVES * LIFE
+        return len(server.asked) > 2 * LIVES  # those of source and target: the last of them serves when this ends
 
     await until(send_until_renewed)
     reader = config.source("reader", open_url, Table({"topic": behind, "group": behind}, "t.toml"), Policy())
@@ -72,7 +71,6 @@ async def test_a_bridge_moves_messages_over_many_lives_of_its_tokens(
     got = [each.message.body for each in await read_all_of(reader, sent)]
     assert got == [b"%d" % n for n in range(sent)]
     assert events.calls_of("disconnected") == []
-    assert len(server.asked) >= LIVES
     for endpoint in (reader, writer):
         await endpoint.close()
     running.cancel()
