@@ -1,12 +1,11 @@
-"""Access tokens of OAuth 2 that stand for a password: of an authorization server, or of a file that others renew.
+"""The table ``oauth`` of an endpoint: access tokens in place of a password, from a server or from a file.
 
-A table ``oauth`` of an endpoint names one of them::
+The server is an authorization server of OAuth 2; the file is renewed by another program::
 
     oauth = { token_url = "https://HOST/token", client_id = "bridge", client_secret = { env = "SECRET" } }
     oauth = { token = { file = "/var/run/secrets/tokens/rabbitmq" } }
 
-The first is the grant of client credentials (RFC 6749, 4.4). A token is kept until two thirds of its life are over,
-and then until it expires wherever a newer one cannot be had. Neither tokens nor secrets are ever printed.
+The first is the grant of client credentials (RFC 6749, 4.4). Neither tokens nor secrets are ever printed.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ import re
 import ssl
 import time
 from base64 import b64encode, urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
-from random import random
 from socket import gaierror
-from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
@@ -33,6 +30,7 @@ from bridge.endpoint import Disconnected
 from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table
 from bridge.table import Secret, Table, read_address
 from bridge.tls import make_context
+from bridge.tokens import READ_EVERY, Tokens
 from exchange.errors import InputError
 from exchange.files.names import WEB
 from exchange.limits import TOKEN_BYTES, TOKEN_SECONDS
@@ -41,18 +39,8 @@ from exchange.values.json_text import parse_leniently
 
 LOG: Final = logging.getLogger(__name__)
 
-RENEWED_AT: Final = 0.6, 0.7
-"""Share of a token's life after which another one is asked for: chosen between these, so that endpoints which began
-together do not ask together. A server that takes all its time to answer is in time for a token of a minute: librdkafka
-logs in again at 0.9."""
-UNKNOWN_LIFE: Final = 300.0
-"""Seconds after which a token is asked for anew if neither its server nor itself says how long it lives."""
-READ_EVERY: Final = 5.0
-"""Seconds after which a token that others renew is read again."""
-BACKOFF: Final = 0.5, 5.0
-"""Seconds until the second try to get a token, which double, and their maximum: as long as a broker may be away."""
 MOST_SECONDS: Final = 1e12
-"""Maximum number of seconds of a life, or of a time since 1970, that is taken for one."""
+"""Maximum number of seconds of a life, or since 1970, that is believed."""
 
 TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 """An access token: it stands in a header of HTTP and in AMQP's answer."""
@@ -68,23 +56,21 @@ TOKEN_URL: Final = Key(
     "the token endpoint of the authorization server",
     otherwise="`token`",
 )
-CLIENT_ID: Final = Key("client_id", MAYBE_TEXT, "the client that the bridge is there", otherwise="`token`")
-CLIENT_SECRET: Final = Key("client_secret", SECRET, "its secret", otherwise="`token`")
+CLIENT_ID: Final = Key("client_id", MAYBE_TEXT, "the bridge's client ID at that server", otherwise="`token`")
+CLIENT_SECRET: Final = Key("client_secret", SECRET, "the client's secret", otherwise="`token`")
 CLIENT_AUTH: Final = Key(
-    "client_auth", accept_choice("basic", "post"), 'how they are sent: in a header, or `"post"`, in the body', "basic"
+    "client_auth", accept_choice("basic", "post"), 'how both are sent: in a header, or `"post"`, in the body', "basic"
 )
-SCOPE: Final = Key("scope", MAYBE_TEXT, "scopes that are asked for, with spaces between", otherwise="the server's own")
-AUDIENCE: Final = Key(
-    "audience", MAYBE_TEXT, "whom the token is for, where the server wants to be told", otherwise="none"
-)
-CA_FILE: Final = Key("ca_file", FILE, "authorities of the server's certificate, PEM", otherwise="the system's")
-OWN_TOKEN: Final = Key(
-    "token", SECRET, "instead of a server: a token that others renew, in a file that is read again", otherwise="none"
+SCOPE: Final = Key("scope", MAYBE_TEXT, "scopes of the token, separated by spaces", otherwise="the server's default")
+AUDIENCE: Final = Key("audience", MAYBE_TEXT, "audience of the token, where the server asks for it", otherwise="none")
+CA_FILE: Final = Key("ca_file", FILE, "authorities that sign the server's certificate, PEM", otherwise="the system's")
+GIVEN_TOKEN: Final = Key(
+    "token", SECRET, "in place of a server: a token in a file that another program renews", otherwise="none"
 )
 _GRANT: Final = (TOKEN_URL, CLIENT_ID, CLIENT_SECRET)
 _OPTIONAL: Final = (CLIENT_AUTH, SCOPE, AUDIENCE, CA_FILE)
 KEYS: Final = Keys(
-    (*_GRANT, *_OPTIONAL, OWN_TOKEN),
+    (*_GRANT, *_OPTIONAL, GIVEN_TOKEN),
     ({"oneOf": [{"required": [key.name for key in _GRANT]}, {"required": ["token"], "maxProperties": 1}]},),
 )
 
@@ -104,106 +90,6 @@ class TokenError(Disconnected):
         super().__init__(f"{path}: {problem}", path)
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
-    """An access token, and until when it is of use; times are of one monotonic clock, in seconds."""
-
-    text: str = field(repr=False)
-    renew_at: float
-    """Time from which a newer one is asked for."""
-    expires_at: float
-    """Time at which it expires; infinite if it is not known."""
-
-
-class Tokens:
-    """The tokens of one endpoint: the last one, and how to get the next. It may be used by several threads.
-
-    ``fetch`` returns a token and the seconds that it lives, None if they are not known; ``renewed_at`` is what
-    `RENEWED_AT` has, or a number of seconds for tokens that others renew.
-    """
-
-    def __init__(
-        self,
-        fetch: Callable[[], tuple[str, float | None]],
-        read_every: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random,
-    ) -> None:
-        self._fetch = fetch
-        self._read_every = read_every
-        self._clock = clock
-        self._chance = chance
-        self._asking: Final = Lock()
-        self._token: AccessToken | None = None
-        self._error: Disconnected | None = None
-        self._failures = 0
-        self._again_at = float("-inf")
-
-    def __deepcopy__(self, _: object) -> Tokens:  # pika copies the credentials that have it
-        return self
-
-    @property
-    def trouble(self) -> str | None:
-        """Reason why no newer token can be had; None if there is none."""
-        return None if self._error is None else str(self._error)
-
-    def find_wait(self, held: AccessToken) -> float:
-        """Return the seconds until whoever has this token should ask for the `current` one; negative if it is time."""
-        return max(held.renew_at, self._again_at) - self._clock()
-
-    def current(self) -> AccessToken:
-        """Return a token that has not expired, a newer one if it is time for it.
-
-        To be called aside: it asks the server, or reads the file. Raises Disconnected if there is none; after a
-        failure, without asking until its back-off is over. A thread with a token does not wait for one that asks.
-        """
-        known, now = self._token, self._clock()
-        if known is not None and now < known.renew_at:
-            return known
-        if not self._asking.acquire(blocking=known is None or now >= known.expires_at):
-            assert known is not None  # noqa: S101  it would have waited
-            return known
-        try:
-            return self._renew()
-        finally:
-            self._asking.release()
-
-    def forget(self, text: str) -> None:
-        """Forget a token that was refused, so that the next one is another."""
-        known = self._token
-        if known is not None and known.text == text:
-            self._token = None
-
-    def _renew(self) -> AccessToken:
-        """Return the token that another thread has got meanwhile, or ask for one. Raises Disconnected."""
-        known, now = self._token, self._clock()
-        if known is not None and now < known.renew_at:
-            return known
-        if now >= self._again_at:
-            try:
-                known = self._token = self._make(*self._fetch())
-            except Disconnected as error:
-                first, most = BACKOFF
-                wait = min(first * 2 ** min(self._failures, 10), most) * (1 + self._chance()) / 2
-                self._error, self._failures, self._again_at = error, self._failures + 1, self._clock() + wait
-                LOG.warning("%s", error)
-            else:
-                self._error, self._failures, self._again_at = None, 0, float("-inf")
-        if known is None or self._clock() >= known.expires_at:
-            assert self._error is not None  # noqa: S101  else there would be a token
-            raise self._error.with_traceback(None)
-        return known
-
-    def _make(self, text: str, life: float | None) -> AccessToken:
-        now = self._clock()
-        expires_at = float("inf") if life is None else now + life
-        if self._read_every is not None:
-            return AccessToken(text, now + self._read_every, expires_at)
-        early, late = RENEWED_AT
-        share = early + (late - early) * self._chance()
-        return AccessToken(text, now + (UNKNOWN_LIFE if life is None else life) * share, expires_at)
-
-
 def read_tokens(table: Table, address: Address, login: Collection[str]) -> Tokens | None:
     """Read the table ``oauth`` of an endpoint; None if there is none. Nothing is asked yet.
 
@@ -215,12 +101,12 @@ def read_tokens(table: Table, address: Address, login: Collection[str]) -> Token
     for key in ("url",) if address.login else filter(table.has, login):
         raise table.error(key, f"{OAUTH.name} stands for user and password; remove one of them", masked=True)
     written = [key for key in (*_GRANT, *_OPTIONAL) if within.has(key.name)]
-    own = OWN_TOKEN.read(within)
-    if own is not None:
+    given = GIVEN_TOKEN.read(within)
+    if given is not None:
         if written:
             raise within.error(written[0].name, "is for a server, and there is a token; remove one of them")
         within.refuse_unread(KEYS.names)
-        return Tokens(partial(_read_own, own), READ_EVERY)
+        return Tokens(partial(_read_given, given), READ_EVERY)
     url, client, secret = TOKEN_URL.read(within), CLIENT_ID.read(within), CLIENT_SECRET.read(within)
     if not url or not client or not secret:
         missing = _GRANT[0 if not url else 1 if not client else 2].name
@@ -238,17 +124,17 @@ def read_tokens(table: Table, address: Address, login: Collection[str]) -> Token
     return Tokens(partial(_ask, _Grant(within, url, address, client, secret, post, files, asked)))
 
 
-def _read_own(secret: Secret) -> tuple[str, float | None]:
-    """Return a token that others renew. Raises Disconnected."""
+def _read_given(secret: Secret) -> tuple[str, float | None]:
+    """Return a token that another program renews, and its life. Raises Disconnected."""
     text = secret.current().strip()
     if TOKEN.fullmatch(text) is None:
-        raise TokenError(OWN_TOKEN, "the token has spaces or other characters that no token has")
+        raise TokenError(GIVEN_TOKEN, "the token has spaces or other characters that no token has")
     return text, read_life(text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """What is asked of an authorization server."""
+    """A request for tokens to an authorization server."""
 
     table: Table
     url: str = field(repr=False)
@@ -263,7 +149,7 @@ class _Grant:
 
     @property
     def server(self) -> str:
-        """The server, as it is shown: what follows its name may be secret."""
+        """The server as texts name it: the rest of its address may be secret."""
         return f"the authorization server at {self.address.scheme}://{self.address.hosts}"
 
     def error(self, problem: str, key: Key[Any] = TOKEN_URL) -> TokenError:
@@ -272,7 +158,7 @@ class _Grant:
 
 
 def _ask(grant: _Grant) -> tuple[str, float | None]:
-    """Ask for a token. Raises Disconnected."""
+    """Return a token of the server, and its life in seconds. Raises Disconnected."""
     secret = grant.secret.current()
     try:
         context = None if grant.address.scheme == "http" else make_context(grant.table, grant.ca_file, None, None)
@@ -303,7 +189,7 @@ def _ask(grant: _Grant) -> tuple[str, float | None]:
 
 
 def _describe(error: Exception) -> str:
-    """Return why a server could not be asked."""
+    """Return why there is no answer."""
     if isinstance(error, ConnectionRefusedError):
         return "cannot be reached: nothing listens there"
     if isinstance(error, gaierror):
@@ -320,7 +206,7 @@ def _describe(error: Exception) -> str:
 
 
 def _read_object(answer: HttpAnswer) -> Mapping[str, Any] | None:
-    """Return the object of an answer; None if it is none."""
+    """Return the JSON object of an answer; None if it is something else."""
     try:
         found = parse_leniently(answer.body)
     except ValueError:
@@ -348,7 +234,7 @@ def _refuse(grant: _Grant, answer: HttpAnswer, secrets: Iterable[str]) -> TokenE
 
 
 def _read_answer(grant: _Grant, answer: HttpAnswer) -> tuple[str, float | None]:
-    """Return the token of an answer, and the seconds that it lives. Raises TokenError."""
+    """Return the token of an answer, and its life in seconds. Raises TokenError."""
     values = _read_object(answer)
     if values is None:
         raise grant.error("answers with something else than an object of JSON: is this its token endpoint?")
@@ -365,7 +251,7 @@ def _read_answer(grant: _Grant, answer: HttpAnswer) -> tuple[str, float | None]:
 
 
 def _read_number(value: object) -> float | None:
-    """Return a number of seconds, which some servers write as text; None if it is none."""
+    """Return a number of seconds, which some servers write as text; None for anything else."""
     if isinstance(value, str) and len(value) < 20 and is_digits(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_SECONDS:

@@ -22,8 +22,9 @@ from bindings.sources.address import Address, parse_address
 from bridge import oauth
 from bridge.endpoint import Disconnected, Finding
 from bridge.mistakes import ConfigWarning
-from bridge.oauth import AccessToken, TokenError, Tokens, read_tokens
+from bridge.oauth import TokenError, read_tokens
 from bridge.table import Table
+from bridge.tokens import BACKOFF, READ_EVERY, RENEWED_AT, UNKNOWN_LIFE, AccessToken, Tokens
 from exchange.errors import InputError
 from exchange.limits import TOKEN_BYTES
 from tests.support.bridge.oauth import CLIENT, SECRET, Answer, Asked, authorization_server, grant
@@ -220,18 +221,18 @@ def test_a_token_is_renewed_before_it_expires_and_a_failure_costs_nothing_while_
             token = tokens.current()
         except Disconnected:
             assert newest is None or now >= sum(newest)  # nothing was left to use
-            assert len(asked) > before or (now - asked[-1][0] < oauth.BACKOFF[1] and not asked[-1][1])
+            assert len(asked) > before or (now - asked[-1][0] < BACKOFF[1] and not asked[-1][1])
             continue
         at, life = made[token.text]
         assert now < at + life
         assert token.text == [*made][-1]
         if len(asked) > before and newest is not None:  # it was asked: not before it is time
-            known = oauth.UNKNOWN_LIFE if newest[1] == float("inf") else newest[1]
-            assert now >= newest[0] + oauth.RENEWED_AT[0] * known
-        if newest is not None and now >= newest[0] + oauth.RENEWED_AT[1] * min(newest[1], oauth.UNKNOWN_LIFE):
+            known = UNKNOWN_LIFE if newest[1] == float("inf") else newest[1]
+            assert now >= newest[0] + RENEWED_AT[0] * known
+        if newest is not None and now >= newest[0] + RENEWED_AT[1] * min(newest[1], UNKNOWN_LIFE):
             assert len(asked) > before or not asked[-1][1]  # it is time, and only a failure excuses
     failures = [(at, then) for (at, right), (then, _) in pairwise(asked) if not right]
-    assert all(then - at >= oauth.BACKOFF[0] / 2 for at, then in failures)
+    assert all(then - at >= BACKOFF[0] / 2 for at, then in failures)
 
 
 def test_a_token_of_others_is_read_again_every_few_seconds(tmp_path: Path) -> None:
@@ -243,10 +244,10 @@ def test_a_token_of_others_is_read_again_every_few_seconds(tmp_path: Path) -> No
         assert tokens.current().text == "first"
         file.write_text("second")
         assert tokens.current().text == "first"
-        clock.return_value += oauth.READ_EVERY
+        clock.return_value += READ_EVERY
         assert tokens.current().text == "second"
         file.write_text("two words")
-        clock.return_value += oauth.READ_EVERY
+        clock.return_value += READ_EVERY
         assert tokens.current().text == "second"
         assert "has spaces" in str(tokens.trouble)
 

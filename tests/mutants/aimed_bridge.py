@@ -556,7 +556,7 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/oauth.py",
+        "bridge/tokens.py",
         "bridge/test_oauth.py",
         ("a token is used after it has expired", "known is None or self._clock() >= known.expires_at", "known is None"),
         ("a failed renewal is tried at once", "        if now >= self._again_at:\n", "        if True:\n"),
@@ -566,6 +566,10 @@ BRIDGE: Final[list[Mutant]] = [
             "blocking=known is None or now >= known.expires_at",
             "blocking=True",
         ),
+    ),
+    *mutants_of(
+        "bridge/oauth.py",
+        "bridge/test_oauth.py",
         ("a server's words are shown with the secret", "shown.replace(secret, MASK)", "shown"),
         (
             "a token may break a header",

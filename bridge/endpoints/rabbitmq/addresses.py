@@ -16,9 +16,10 @@ from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.tokens import TokenCredentials
 from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
-from bridge.oauth import Tokens, read_tokens
+from bridge.oauth import read_tokens
 from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
+from bridge.tokens import Tokens
 from exchange.errors import InputError
 from exchange.files.names import AMQP, WEB
 

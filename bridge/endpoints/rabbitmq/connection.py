@@ -55,7 +55,7 @@ class Connection:
         self.on_unblocked: Callable[[], None] = lambda: None
         self._renewing: asyncio.Task[None] | None = None
         if find_tokens(wire.params) is not None:
-            self._renewing = asyncio.create_task(keep_token_fresh(wire, self.answer))
+            self._renewing = asyncio.create_task(keep_token_fresh(wire, self._update_secret))
         wire.after_data = self._after_data
         wire.add_on_close_callback(lambda _, error: self.lose(error))
         wire.add_on_connection_blocked_callback(lambda _, frame: self._block(reason=str(frame.method.reason)))
@@ -74,6 +74,12 @@ class Connection:
         except NoneSucceededError as errors:
             raise Disconnected("; ".join(map(str, errors.args))) from None
         return cls(wire, on_lost)
+
+    async def _update_secret(self, token: str) -> None:
+        """Send the broker a newer access token, and wait for its answer. Raises the errors of `answer`."""
+        updated: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._wire.update_secret(token, "the token was renewed", partial(fulfil, updated))
+        await self.answer(updated, "connection.update-secret")
 
     @property
     def frame_max(self) -> int:

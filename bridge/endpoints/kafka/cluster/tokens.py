@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from bridge.endpoint import Disconnected
-from bridge.oauth import AccessToken, Tokens
+from bridge.tokens import AccessToken, Tokens
 
 TOKENS: Final = "oauth_cb"
 """Setting of confluent-kafka: the function that gives access tokens."""

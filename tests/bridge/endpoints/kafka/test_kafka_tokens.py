@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.endpoint import Disconnected
 from bridge.endpoints.kafka.cluster.tokens import ASKED_AT, LEAST_WAIT, NO_TOKEN, TokenLogin
-from bridge.oauth import BACKOFF, RENEWED_AT, UNKNOWN_LIFE, Tokens
+from bridge.tokens import BACKOFF, RENEWED_AT, UNKNOWN_LIFE, Tokens
 from tests.support.tiers import examples
 
 RELOGIN_AT = 0.9

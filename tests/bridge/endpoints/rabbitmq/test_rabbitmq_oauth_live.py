@@ -20,10 +20,10 @@ from bridge.endpoints.rabbitmq import config
 from bridge.endpoints.rabbitmq.addresses import read_brokers
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
-from bridge.oauth import READ_EVERY
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.table import Table
+from bridge.tokens import READ_EVERY
 from tests.support.bridge.behaviour import QUICK, on_a_loop, router_to
 from tests.support.bridge.events import Events
 from tests.support.bridge.oauth import (
