@@ -50,11 +50,7 @@ class Disconnected(HashstarError):
 
 
 def to_disconnected(error: Exception) -> Disconnected:
-    """Return an error as the reason why a connection ended.
-
-    The reason of an unexpected error has its type and its line of code, as it is a mistake of ours or of a library; the
-    connection is made again all the same.
-    """
+    """Return an error as the reason why a connection ended; an unexpected one has its line of code."""
     if isinstance(error, Disconnected):
         return error
     if isinstance(error, HashstarError):
@@ -221,6 +217,8 @@ class Endpoint(ABC):
     """Base of sources and targets."""
 
     name: str
+    tokens: Any = None
+    """The `bridge.tokens.Tokens` that it logs in with; None if it has a password, or no login."""
 
     @property
     def trouble(self) -> str | None:

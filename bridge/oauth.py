@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
 from socket import gaierror
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
 
@@ -91,13 +91,19 @@ class TokenError(Disconnected):
 
 
 def read_tokens(table: Table, address: Address, login: Collection[str]) -> Tokens | None:
-    """Read the table ``oauth`` of an endpoint; None if there is none. Nothing is asked yet.
+    """Read the table ``oauth`` in the table of an endpoint, which keeps the tokens, too; None if there is none.
 
-    Raises InputError, also for a login in the endpoint's address or under one of the keys ``login``.
+    Nothing is asked yet. Raises InputError, also for a login in the endpoint's address or under one of the keys
+    ``login``.
     """
     within = OAUTH.read(table)
-    if within is None:
-        return None
+    if within is not None:
+        table.tokens = _read_oauth(table, within, address, login)
+    return cast("Tokens | None", table.tokens)
+
+
+def _read_oauth(table: Table, within: Table, address: Address, login: Collection[str]) -> Tokens:
+    """Read the table ``oauth`` itself. Raises InputError."""
     for key in ("url",) if address.login else filter(table.has, login):
         raise table.error(key, f"{OAUTH.name} stands for user and password; remove one of them", masked=True)
     written = [key for key in (*_GRANT, *_OPTIONAL) if within.has(key.name)]

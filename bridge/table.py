@@ -93,6 +93,8 @@ class Table:
         """If set, keeps mistakes in values that have a default, instead of raising them; also those of tables in it."""
         self.files = set[Path]()
         """Files that were read, or will be, for its keys and those of tables in it: secrets, certificates."""
+        self.tokens: Any = None
+        """The `bridge.tokens.Tokens` with which its endpoint logs in, once its keys were read; None if it has none."""
 
     def path_of(self, name: str) -> str:
         """Return the path of a table in it."""

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Final
 
 from bridge.endpoint import Disconnected
+from exchange.text.numbers import write_time
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -58,16 +59,13 @@ class Tokens:
         self._asking: Final = Lock()
         self._token: AccessToken | None = None
         self._error: Disconnected | None = None
+        self.trouble: str | None = None
+        """Why no newer token could be had, when that was tried last, and when the present one expires; else None."""
         self._failures = 0
         self._again_at = float("-inf")
 
     def __deepcopy__(self, _: object) -> Tokens:  # pika copies the credentials that have it
         return self
-
-    @property
-    def trouble(self) -> str | None:
-        """Reason why no newer token can be had; None if there is none."""
-        return None if self._error is None else str(self._error)
 
     def find_wait(self, held: AccessToken) -> float:
         """Return the number of seconds until the holder of this token should call `current`; negative if it is due."""
@@ -109,13 +107,23 @@ class Tokens:
                 first, most = BACKOFF
                 wait = min(first * 2 ** min(self._failures, 10), most) * (1 + self._chance()) / 2
                 self._error, self._failures, self._again_at = error, self._failures + 1, self._clock() + wait
-                LOG.warning("%s", error)
+                self.trouble = f"{error}; tried last at {write_time(time.time())}, {self._describe_rest()}"
+                LOG.warning("%s", self.trouble)
             else:
-                self._error, self._failures, self._again_at = None, 0, float("-inf")
+                self.trouble, self._error, self._failures, self._again_at = None, None, 0, float("-inf")
         if known is None or self._clock() >= known.expires_at:
             assert self._error is not None  # noqa: S101  else there would be a token
             raise self._error.with_traceback(None)
         return known
+
+    def _describe_rest(self) -> str:
+        """Return how long the present token serves."""
+        if self._token is None:
+            return "and there is no token"
+        left = self._token.expires_at - self._clock()
+        if left == float("inf"):
+            return "and when the token expires is not known"
+        return f"and the token {'expires' if left > 0 else 'expired'} at {write_time(time.time() + left)}"
 
     def _make(self, text: str, life: float | None) -> AccessToken:
         now = self._clock()

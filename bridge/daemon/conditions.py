@@ -5,6 +5,7 @@ kind                meaning
 ==================  ================================================================================================
 ``disconnected``    an endpoint is not connected
 ``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
+``token``           an access token could not be renewed; the connection lasts until it expires
 ``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
 ``dead-letters``    too many messages became dead letters; further ones wait instead
 ``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
@@ -31,12 +32,12 @@ from bridge.daemon.views import Condition
 
 OF_THE_BRIDGE: Final = ("paused", "draining", "drained")
 KINDS: Final = (
-    "disconnected", "trouble", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full", "vanished",
-    "at-risk", *OF_THE_BRIDGE,
+    "disconnected", "trouble", "token", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full",
+    "vanished", "at-risk", *OF_THE_BRIDGE,
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
 
-LEVELS: Final = {"paused": "info", "draining": "info", "drained": "info", "waiting": "warning"}
+LEVELS: Final = {"paused": "info", "draining": "info", "drained": "info", "waiting": "warning", "token": "warning"}
 """Kind -> the level at which it is logged; the others are errors."""
 LOGGED_AFTER: Final = {"disconnected": 5.0, "waiting": 5.0, "draining": 5.0}
 """Kind -> seconds for which a condition lasts before it is logged; others are logged at once. Most connections come

@@ -202,6 +202,8 @@ class Health:
             trouble = f"its state cannot be read: {error!r}"
         if trouble is not None:
             causes.add(name, "trouble", trouble, way_out="look at the broker; the bridge continues when it does")
+        if endpoint.tokens is not None and (expiring := endpoint.tokens.trouble) is not None:
+            causes.add(name, "token", expiring, way_out="see the authorization server, or the file of the token")
         return trouble is None
 
     def _look_at_target(self, outlet: Outlet, causes: Causes, now: float) -> TargetState:

@@ -41,6 +41,7 @@ def build_source(name: str, table: Table, policy: Policy) -> Source:
     """Build the source that a table describes. Raises InputError."""
     url, folder, module = _import_config(table, "SOURCE")
     source = cast(Source, module.source(name, url, table, policy))
+    source.tokens = table.tokens
     table.refuse_unread(list_keys(folder, "SOURCE").names)
     return source
 
@@ -49,6 +50,7 @@ def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
     """Build the target that a table describes, and return it with its queues. Raises InputError."""
     url, folder, module = _import_config(table, "TARGET")
     target, queues = module.target(name, url, table)
+    target.tokens = table.tokens
     if not queues:
         raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
     table.refuse_unread(list_keys(folder, "TARGET").names)
@@ -59,6 +61,7 @@ def build_dead_letter_target(table: Table) -> Target:
     """Build the target of dead letters that a table describes. Raises InputError."""
     url, folder, module = _import_config(table, "DEAD_LETTERS")
     target = cast(Target, module.dead_letter_target("dead_letters", url, table))
+    target.tokens = table.tokens
     table.refuse_unread(list_keys(folder, "DEAD_LETTERS").names)
     return target
 
@@ -80,7 +83,10 @@ def build_caller_target(name: str, source: Table) -> tuple[Target, frozenset[str
     url, _, module = _import_config(source)
     build: Callable[[str, str, Table], tuple[Target, frozenset[str] | None] | None] | None
     build = getattr(module, "caller_target", None)
-    return None if build is None else build(name, url, source)
+    built = None if build is None else build(name, url, source)
+    if built is not None:
+        built[0].tokens = source.tokens
+    return built
 
 
 ROLES: Final = ("SOURCE", "TARGET", "DEAD_LETTERS")

@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 
 from bindings.sources.address import Address, parse_address
 from bridge import oauth
-from bridge.endpoint import Disconnected, Finding
+from bridge.endpoint import Disconnected, Endpoint, Finding
+from bridge.endpoints import build_caller_target, build_dead_letter_target, build_source, build_target
 from bridge.mistakes import ConfigWarning
 from bridge.oauth import TokenError, read_tokens
+from bridge.pump.policy import Policy
 from bridge.table import Table
 from bridge.tokens import BACKOFF, READ_EVERY, RENEWED_AT, UNKNOWN_LIFE, AccessToken, Tokens
 from exchange.errors import InputError
@@ -322,6 +324,26 @@ def test_a_second_login_is_refused() -> None:
     with pytest.raises(InputError, match="url: oauth stands for user and password"):
         read_tokens(Table({"oauth": {"token": "t"}}, "bridge.toml"), Address("amqp", "h", login="u@"), LOGIN)
     assert read_tokens(Table({"user": "u"}, "bridge.toml"), ADDRESS, LOGIN) is None
+
+
+@pytest.mark.parametrize("url", ["amqp://127.0.0.1", "kafka://127.0.0.1:9092"])
+def test_every_endpoint_that_logs_in_with_tokens_has_them_for_the_conditions(url: str) -> None:
+    def make(**own: Any) -> Table:
+        return Table({"url": url, "oauth": {"token": "t"}, **own}, "bridge.toml")
+
+    is_kafka = url.startswith("kafka")
+    where: dict[str, Any] = {"topic": "t", "reply_topics": ["t"]} if is_kafka else {"queue": "t"}
+    callers = build_caller_target("a", make(**where))
+    assert callers is not None
+    endpoints: list[Endpoint] = [
+        build_source("a", make(**where), Policy()),
+        build_target("a", make(queues={"q": "t"}))[0],
+        build_dead_letter_target(make(**{"topic" if is_kafka else "queue": "t"})),
+        callers[0],
+    ]
+    assert [type(each.tokens) for each in endpoints] == [Tokens] * 4
+    bare = build_target("a", Table({"url": url, "queues": {"q": "t"}}, "bridge.toml"))[0]
+    assert bare.tokens is None
 
 
 def test_a_secret_that_travels_without_encryption_is_warned_of() -> None:

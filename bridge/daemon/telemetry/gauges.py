@@ -26,7 +26,7 @@ STARTED: Final = time.time()
 
 Labels = tuple[tuple[str, str], ...]
 
-OF_TARGETS = ("disconnected", "trouble", "backpressure")
+OF_TARGETS = ("disconnected", "trouble", "token", "backpressure")
 OF_SOURCES = tuple([kind for kind in KINDS if kind not in (*OF_THE_BRIDGE, "backpressure")])
 
 

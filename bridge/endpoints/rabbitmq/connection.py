@@ -93,17 +93,15 @@ class Connection:
 
     @property
     def trouble(self) -> str | None:
-        """Text about a broker that is silent although a heartbeat is due, or a token that cannot be renewed; else None.
+        """Text about a broker that is silent although a heartbeat is due; else None.
 
         pika ends a connection only after two heartbeat intervals of silence; this reports the silence earlier.
         """
-        tokens = find_tokens(self._wire.params)
-        no_token = None if tokens is None else tokens.trouble
         heartbeat = self._wire.params.heartbeat
         if self._watch is not None or not isinstance(heartbeat, int | float) or not heartbeat:
-            return no_token
+            return None
         seconds = time.monotonic() - self._wire.heard
-        return f"the broker is silent for {seconds:.0f} s" if seconds > heartbeat + SILENT_SECONDS else no_token
+        return f"the broker is silent for {seconds:.0f} s" if seconds > heartbeat + SILENT_SECONDS else None
 
     @property
     def user(self) -> str:

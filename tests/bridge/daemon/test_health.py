@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,6 +29,7 @@ from bridge.endpoints.outages import LOOK_EVERY as ASK_EVERY
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
 from bridge.pump.window import Pending, Window
+from bridge.tokens import Tokens
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent, on_a_loop
 from tests.support.tiers import examples
@@ -194,6 +197,36 @@ def test_an_endpoint_in_trouble_is_a_condition_and_not_up() -> None:
     }
     assert not state.health.targets["kafka"].up
     assert not state.health.sources["rabbit"].up
+
+
+def test_a_token_that_cannot_be_renewed_is_a_condition_of_an_endpoint_that_is_up() -> None:
+    """Kafka and RabbitMQ alike: it moves messages, so it is neither blocked nor are its messages at risk."""
+    state, outcome = State(), ["first"]
+
+    def fetch() -> tuple[str, float | None]:
+        if not outcome:
+            raise Disconnected("oauth.token_url: gives no token (503)")
+        return outcome.pop(), 100.0
+
+    tokens = state.source.tokens = state.target.tokens = Tokens(fetch, clock=lambda: state.now, chance=lambda: 0.0)
+    tokens.current()
+    assert not state.after()
+    state.now += 90.0
+    tokens.current()
+    before = time.time()
+    found = state.after()
+    assert set(found) == {("kafka", "token"), ("rabbit", "token")}
+    reason, _, last = found["kafka", "token"].partition("; tried last at ")
+    assert reason == "oauth.token_url: gives no token (503)"
+    tried, _, expires = last.partition(", and the token expires at ")
+    assert abs(datetime.fromisoformat(tried).timestamp() - before) < 5
+    assert abs(datetime.fromisoformat(expires).timestamp() - before - 10) < 5
+    assert state.health.targets["kafka"].up
+    assert state.health.sources["rabbit"].up
+    outcome.append("second")
+    state.now += 5.0
+    tokens.current()
+    assert not state.after()
 
 
 def test_an_endpoint_whose_state_cannot_be_read_does_not_stop_health() -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from bridge.cli import hashstar
 from bridge.endpoint import Disconnected
+from bridge.endpoints import build_target
 from bridge.endpoints.kafka import config
 from bridge.pump.policy import Policy
 from bridge.pump.pump import Inlet, Pump
@@ -75,6 +76,22 @@ async def test_a_bridge_moves_messages_over_many_lives_of_its_tokens(
         await endpoint.close()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@on_a_loop
+async def test_a_renewal_that_fails_is_known_while_the_connection_lasts(
+    broker: Broker, topics: Topics, server: AuthorizationServer
+) -> None:
+    topic = await asyncio.to_thread(topics.make)
+    target, _ = build_target("to", table_of(server, url=f"kafka://{broker.tokens_url}", queues={"queue": topic}))
+    await target.open(Reports())
+    right, server.answer = server.answer, lambda _: (503, "down")
+    await until(lambda: target.tokens.trouble)
+    assert "gives no token (503)" in target.tokens.trouble
+    assert "and the token expires at " in target.tokens.trouble
+    server.answer = right
+    await until(lambda: target.tokens.trouble is None)
+    await target.close()
 
 
 @on_a_loop

@@ -123,10 +123,11 @@ async def test_a_connection_outlives_an_authorization_server_that_is_away_for_le
     right, server.answer = server.answer, grant(lambda: broker.signer.sign(2 * LIFE), 2 * LIFE - 1)
     connection = await open_with(broker, table_of(server), lost)
     server.answer = lambda _: (503, "down")
-    await until(lambda: connection.trouble)
-    assert "gives no token (503)" in str(connection.trouble)
+    tokens = connection.parameters.credentials.tokens
+    await until(lambda: tokens.trouble)
+    assert "gives no token (503)" in tokens.trouble
     server.answer = right
-    await until(lambda: connection.trouble is None)
+    await until(lambda: tokens.trouble is None)
     count = len(server.asked)
     await until(lambda: lost or len(server.asked) > count + 2)
     assert not lost
