@@ -407,8 +407,8 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_ending.py",
         (
             "a consumer is cancelled while messages are on their way to it",
-            "not self._is_cancelled and unacknowledged >= self._channel.prefetch",
-            "not self._is_cancelled",
+            "not self.is_cancelled and unacknowledged >= self._channel.prefetch",
+            "not self.is_cancelled",
         ),
     ),
     *mutants_of(

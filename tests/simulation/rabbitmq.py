@@ -138,7 +138,7 @@ class Channel:
         self.connection.host.consume(self, arguments, prefetch)
         await self.connection.answer()
 
-    def cancel_soon(self) -> None:
+    def cancel(self) -> None:
         """Cancel its consumer."""
         self.connection.host.cancel(self)
 

@@ -339,14 +339,10 @@ class Channel:
             consumer_tag=str(self._consumers),
         )  # fmt: skip
 
-    async def cancel(self) -> None:
-        """Cancel the last consumer. What it was delivered stays unacknowledged."""
-        await self.ask("basic_cancel", str(self._consumers))
-
-    def cancel_soon(self) -> None:
+    def cancel(self) -> None:
         """Cancel the last consumer, before anything that is written later; it is not answered.
 
-        pika would put it off behind the answer that something else waits for, `mark` for instance.
+        What it was delivered stays unacknowledged. pika would put it off behind the answer that something else waits for, `mark` for instance.
         """
         self._connection.write(encode_cancel(self.number, b"%d" % self._consumers))
 

@@ -2,9 +2,9 @@
 
 A quorum queue puts a message that is on its way to a cancelled consumer behind those that wait, and one that is on its
 way to a channel that is closed in front of them. So a consumer is cancelled at a moment when nothing can be on its way:
-when it has as many messages as its prefetch allows. That moment comes if the queue has more, as acknowledgements are
-gathered, more and more of them at once. Where it does not come, the queue has next to nothing: the consumer ends with
-its channel then, and what is on its way counts as delivered.
+when it has as many messages as its prefetch allows. That moment comes if the queue has more, as nothing is acknowledged
+before it. Where it does not come, the queue has next to nothing: the consumer ends with its channel then, and what is on
+its way counts as delivered.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from bridge.endpoints.rabbitmq.connection import Channel
 
 QUIET: Final = 0.05
 """Seconds for which a queue that has more may need to send it, after what was sent before has arrived."""
-GATHERED: Final = 64
-"""Number of messages that are acknowledged at once for the first time."""
 
 
 class ConsumerEnd:
@@ -26,10 +24,10 @@ class ConsumerEnd:
     def __init__(self, channel: Channel, news: asyncio.Event) -> None:
         self.is_over = False
         """Whether no more is to be expected than what has arrived."""
+        self.is_cancelled = False
+        """Whether there is no consumer any more: before, nothing is to be acknowledged."""
         self._channel = channel
         self._news = news
-        self._is_cancelled = False
-        self._gathered = GATHERED
 
     def begin(self, unacknowledged: int, *, has_consumer: bool) -> None:
         """Begin with a number of messages that have arrived, and are not acknowledged."""
@@ -40,22 +38,13 @@ class ConsumerEnd:
 
     def cancel_if_full(self, unacknowledged: int) -> bool:
         """Cancel the consumer if nothing can be on its way to it; return whether it is cancelled."""
-        if not self._is_cancelled and unacknowledged >= self._channel.prefetch:
-            self._channel.cancel_soon()
+        if not self.is_cancelled and unacknowledged >= self._channel.prefetch:
+            self._channel.cancel()
             self._note_cancelled()
-        return self._is_cancelled
-
-    def may_acknowledge(self, count: int) -> bool:
-        """Return whether so many messages that are settled are to be acknowledged now."""
-        if self._is_cancelled:
-            return True
-        if count < self._gathered:
-            return False
-        self._gathered *= 2
-        return True
+        return self.is_cancelled
 
     def _note_cancelled(self) -> None:
-        self._is_cancelled = True
+        self.is_cancelled = True
         self._expect_no_more()
 
     def _expect_no_more(self) -> None:

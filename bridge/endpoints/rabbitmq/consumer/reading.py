@@ -94,7 +94,7 @@ class RabbitmqSource(Source):
         self._epoch = 0
         """Number of the lane, changed by `open` and `close`: deliveries of an earlier connection settle nothing."""
         self._pacing: Pacing | None = None  # decides how many messages are given; None: as many as there are
-        self._changing: asyncio.Task[None] | None = None  # changes the prefetch
+        self._changing: asyncio.Task[None] | None = None  # begins a consumer with a larger prefetch
         self._last = 0  # delivery tag of the last delivery that has arrived
         self._given = 0  # delivery tag of the last delivery that was read
         self._settled = 0  # delivery tag of the last settled delivery
@@ -245,7 +245,7 @@ class RabbitmqSource(Source):
             self._check_connected()
             is_steady = self._changing is None and self._ending is None
             if is_steady and pacing.may_start(self._arrived, self._given, self._settled):
-                self._change(pacing)
+                self._begin_next(pacing)
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
             if self._ending is not None and self._ending.is_over and not self._arrived:
@@ -253,23 +253,18 @@ class RabbitmqSource(Source):
             self._news.clear()
             await self._news.wait()
 
-    def _change(self, pacing: Pacing) -> None:
-        """Cancel the consumer or begin the next one, in a task, which a read that is cancelled does not end."""
+    def _begin_next(self, pacing: Pacing) -> None:
+        """Begin the next consumer, in a task, which a read that is cancelled does not end."""
         if self._connection is not None and self._channel is not None:
-            self._changing = asyncio.create_task(self._change_consumer(pacing, self._connection, self._channel))
+            self._changing = asyncio.create_task(self._consume_more(pacing, self._connection, self._channel))
 
-    async def _change_consumer(self, pacing: Pacing, connection: Connection, channel: Channel) -> None:
+    async def _consume_more(self, pacing: Pacing, connection: Connection, channel: Channel) -> None:
+        self._acknowledge()  # all of the consumer before
+        pacing.start(self._settled)
         try:
-            if pacing.is_stopped:
-                self._acknowledge()  # all of the consumer before
-                pacing.start(self._settled)
-                await channel.consume(
-                    self._queue, exclusive=self._exclusive, arguments=self._arguments, prefetch=pacing.prefetch
-                )
-            else:
-                await channel.cancel()
-                pacing.stop()
-                self._acknowledge()
+            await channel.consume(
+                self._queue, exclusive=self._exclusive, arguments=self._arguments, prefetch=pacing.prefetch
+            )
         except BrokerError as error:
             connection.lose(Disconnected(explain_refusal(error, self._title)))
         except Disconnected as error:
@@ -385,16 +380,19 @@ class RabbitmqSource(Source):
 
     def _ack(self) -> None:
         """Acknowledge what is settled: soon, or when the consumer is cancelled, so that it gets no more before."""
-        pacing, count, channel = self._pacing, self._settled - self._acked, self._channel
-        if not self._acknowledging.is_due(count, 0 if channel is None else channel.prefetch):
+        pacing, channel = self._pacing, self._channel
+        if channel is None or not self._acknowledging.is_due(self._settled - self._acked, channel.prefetch):
             return
         if self._ending is not None:
-            if self._ending.may_acknowledge(count):
+            if self._ending.is_cancelled:
                 self._acknowledge()
         elif pacing is None or not pacing.may_grow(self._settled, self._last - self._acked):
             self._acknowledge()
         elif self._changing is None:
-            self._change(pacing)
+            channel.cancel()
+            pacing.stop()
+            self._acknowledge()
+            self._news.set()
 
     def _acknowledge(self) -> None:
         if self._settled > self._acked and self._channel is not None and self._connection is not None:

@@ -196,11 +196,10 @@ def answer_late(call: Callable[..., Awaitable[Any]], turns: int) -> Callable[...
 async def test_what_is_settled_while_the_prefetch_changes_is_acknowledged_after_it(
     server: AmqpServer, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    """The answer to a new consumer, or to the end of one, may be seen later than messages that came behind it."""
+    """The answer to a new consumer may be seen later than messages that came behind it."""
     fill(channel, 3)
     know(monkeypatch, QueueFacts("quorum", 3))
-    for name in ("consume", "cancel"):
-        monkeypatch.setattr(Channel, name, answer_late(getattr(Channel, name), turns))
+    monkeypatch.setattr(Channel, "consume", answer_late(Channel.consume, turns))
     source = make_source(server, prefetch=10)
     await source.open()
     found: list[int] = []
@@ -221,29 +220,35 @@ async def test_a_change_of_the_prefetch_that_ends_late_is_not_taken_for_that_of_
     know(monkeypatch, QueueFacts("quorum", 3))
     ends = asyncio.Event()
 
-    async def cancel(_: Channel) -> None:
+    consume = Channel.consume
+
+    async def consume_late(channel: Channel, queue: str, *, prefetch: int, **named: Any) -> None:
+        if prefetch == 1:
+            return await consume(channel, queue, prefetch=prefetch, **named)
         try:
             await asyncio.Event().wait()
         finally:
             async with asyncio.timeout(find_limit()):
                 await ends.wait()
 
-    async def read_until_it_changes() -> asyncio.Task[None]:
+    async def read_until_it_changes() -> tuple[asyncio.Task[None] | None, asyncio.Task[Any]]:
         await source.open()
-        while source._changing is None:
-            source.settle((await source.read(1))[0])
-            await asyncio.sleep(0)  # what is settled is acknowledged, or waits for a change
-        return source._changing
+        source.settle((await source.read(1))[0])
+        waiting = asyncio.create_task(source.read(1))
+        await until(lambda: source._changing is not None)
+        return source._changing, waiting
 
-    monkeypatch.setattr(Channel, "cancel", cancel)
+    monkeypatch.setattr(Channel, "consume", consume_late)
     source = make_source(server)
-    former = await read_until_it_changes()
+    former, first = await read_until_it_changes()
     await source.close()
-    latter = await read_until_it_changes()
+    latter, second = await read_until_it_changes()
     ends.set()
+    assert former is not None
     await asyncio.wait([former])
     assert source._changing is latter
     await source.close()
+    await asyncio.gather(first, second, return_exceptions=True)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 4, 7, 11, 15])
