@@ -27,6 +27,7 @@ import pika
 
 import bindings
 from bindings.archive.formats.spark_sink import list_committed_files
+from tests.support.archives.parts import find_parts
 from tests.support.pages import ROOT
 from tests.support.servers import SERVERS, server_set
 from tests.support.unique import unique_name
@@ -174,7 +175,7 @@ class Run:
 
     def list_rows(self) -> set[str]:
         """Return the names of the files of rows, committed or not."""
-        return {path.name for path in (self._folder / "rows").rglob("part-*.parquet")}
+        return {path.name for path in find_parts(self._folder / "rows")}
 
     def wait_until_writing(self, moment: float) -> bool:
         """Wait until a task of a new micro-batch writes, and seconds longer; return whether there is one."""

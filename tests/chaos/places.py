@@ -33,6 +33,7 @@ from exchange.amqp import ContentHeader
 from exchange.errors import HashstarError
 from tests.chaos.brokers import Broker
 from tests.chaos.kinds import Brokers
+from tests.support.archives.parts import find_parts
 from tests.support.kafka.topics import Topics
 from tests.support.rocketmq.topics import Topics as RocketmqTopics
 from tests.support.unique import unique_name
@@ -415,6 +416,6 @@ class Folder(Writable):
         """Do nothing: the archive is in the folder of the run."""
 
     def arrivals(self) -> Iterator[tuple[str, bytes]]:
-        for part in sorted(self.path.rglob("[!.]*.parquet")):
+        for part in find_parts(self.path):
             for batch in pq.ParquetFile(part).iter_batches(columns=["routing_key", "body"]):
                 yield from zip(*[column.to_pylist() for column in batch.columns], strict=True)

@@ -24,6 +24,7 @@ from tests.chaos.kinds import Brokers
 from tests.chaos.places import Place, Readable, Writable
 from tests.chaos.run import GaveUp
 from tests.chaos.watching import QUIET, Quiet, Visibility, Watch, read_metrics
+from tests.support.archives.parts import find_parts
 from tests.support.waiting import find_limit
 
 P = TypeVar("P", bound=Place)
@@ -385,7 +386,7 @@ class Trial:
         A bridge that has no time to write parts leaves what is confirmed in a spool, for the next one.
         """
         dead = self.folder / "dead"
-        parts = [pq.read_table(part, columns=["body"]) for part in sorted(dead.rglob("[!.]*.parquet"))]
+        parts = [pq.read_table(part, columns=["body"]) for part in find_parts(dead)]
         frames = [frame for spool in find_spools(dead) for frame in read_frames(spool)] if dead.exists() else []
         spooled = [frame.batch for frame in frames if frame.batch is not None]
         return [body for rows in (*parts, *spooled) for body in rows.column("body").to_pylist()]

@@ -360,8 +360,13 @@ def _identify(path: Place) -> Hashable:
 
 
 def _list_files(folder: str, *, is_inner: bool = False) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        if is_inner:  # removed since the folder that has it was listed
+            return
+        raise
     names = {entry.name for entry in listed}
     # An inner folder is part of no table, or that was listed by its log.
     if not (is_inner and names.isdisjoint(TABLE_FOLDERS)) and (table := list_table_files(folder)) is not None:

@@ -6,7 +6,10 @@ import ast
 import gzip
 import json
 import os
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -191,3 +194,22 @@ def test_pipes_beside_files_of_brokers_are_not_waited_for(tmp_path: Path) -> Non
         ended = command_server().run(["archive", "inspect", str(path)])  # which is ended if it waits
         assert ended.code in (0, 2), ended.err
         assert "Traceback" not in ended.err
+
+
+def test_a_folder_that_is_removed_while_its_archive_is_listed_has_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("day=1", "day=2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_bytes(CONTENTS["lines.jsonl"])
+    scandir = os.scandir
+
+    def remove_first(folder: str) -> Any:
+        if folder != str(tmp_path):
+            return scandir(folder)
+        listed = [*scandir(folder)]
+        shutil.rmtree(tmp_path / "day=1")
+        return nullcontext(listed)
+
+    monkeypatch.setattr(os, "scandir", remove_first)
+    assert [path for path, _ in detect(str(tmp_path)).files] == [str(tmp_path / "day=2" / "a.jsonl")]

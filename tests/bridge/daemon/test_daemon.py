@@ -23,7 +23,8 @@ import pytest
 from bridge.cli import main
 from bridge.daemon.signals import APART
 from exchange import Message
-from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.bridge.endpoints.archive.test_archive import read_bodies, write_part
+from tests.support.archives.parts import find_parts
 from tests.support.unique import free_port
 from tests.support.waiting import find_limit, stretch, wait_until
 

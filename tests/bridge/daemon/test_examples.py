@@ -32,7 +32,8 @@ from docs.scripts.schemas import DOCS
 from docs.scripts.schemas import TABLES as PAGES_OF_KEYS
 from exchange import Message, Router
 from tests.bridge.daemon.test_metrics import Family, parse_metrics
-from tests.bridge.endpoints.archive.test_archive import find_parts, read_bodies, write_part
+from tests.bridge.endpoints.archive.test_archive import read_bodies, write_part
+from tests.support.archives.parts import find_parts
 from tests.support.bridge.events import Events
 from tests.support.command_server import command_server
 

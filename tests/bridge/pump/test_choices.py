@@ -36,6 +36,7 @@ from exchange.partition.hashing.keys import serialize_key
 from exchange.partition.hashing.librdkafka import murmur2_partition
 from exchange.partition.partitioning import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
+from tests.support.archives.parts import find_parts
 from tests.support.bridge.events import Events
 from tests.support.partition_keys import PARAMETERS
 from tests.support.tiers import examples
@@ -293,6 +294,6 @@ def test_an_archive_has_what_the_strategy_chooses(tmp_path: Path) -> None:
     target = ArchiveTarget("a", tmp_path, {name: name for name in queues})
     asyncio.run(Pump([Inlet(source)], Router(topology), dict.fromkeys(queues, target), Events()).run())
     wanted = {f"partition={number}" for number in range(4)}
-    assert {path.parent.parent.name for path in tmp_path.rglob("*.parquet")} == wanted
+    assert {path.parent.parent.name for path in find_parts(tmp_path)} == wanted
     for name in queues:
         assert {path.name for path in (tmp_path / name).iterdir()} == wanted, name

@@ -17,6 +17,7 @@ from exchange.values.field_values import Typed
 from tests.chaos.places import Folder, Queue, Topic, Writable
 from tests.chaos.scenarios.scenario import Scenario
 from tests.chaos.trial import Trial
+from tests.support.archives.parts import find_parts
 
 MESSAGES: Final = 600
 LEAST: Final = 100_000
@@ -112,7 +113,7 @@ def _odd_timestamp(trial: Trial) -> Sequence[Writable]:
     trial.drain(source)
     trial.bound = 0
     trial.stop()
-    parts = [pq.read_table(part, columns=["properties"]) for part in target.path.rglob("[!.]*.parquet")]
+    parts = [pq.read_table(part, columns=["properties"]) for part in find_parts(target.path)]
     rows = [str(row) for part in parts for row in part.column("properties").to_pylist()]
     found = sum(str(MICROSECONDS) in row for row in rows)
     trial.require(found == 3, f"{found} rows of 3 have the timestamp")

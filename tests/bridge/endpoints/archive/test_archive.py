@@ -37,6 +37,7 @@ from exchange.routing.route import Placement
 from exchange.values.field_values import Typed, resolve_type
 from tests.exchange.amqp.test_codec import properties as any_properties
 from tests.exchange.amqp.test_codec import tables as any_tables
+from tests.support.archives.parts import find_parts
 from tests.support.bridge.behaviour import (
     Place,
     Reports,
@@ -64,11 +65,6 @@ def read_records(path: Path) -> list[Record]:
     return [
         record for form, split in detect(str(path)).plan() for item in form.read(split) for record in to_records(item)
     ]
-
-
-def find_parts(path: Path) -> list[Path]:
-    """Return the files of an archive that others see."""
-    return sorted(part for part in path.rglob("*.parquet") if "/." not in str(part.relative_to(path.parent)))
 
 
 def find_hidden(path: Path) -> list[Path]:
@@ -310,11 +306,11 @@ def test_a_crash_between_naming_the_parts_and_removing_the_spool_duplicates_noth
     spool.close()
     data = spool.path.read_bytes()
     rotate(spool.path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    before = {path: path.stat().st_mtime_ns for path in find_parts(tmp_path)}
     spool.path.write_bytes(data)
     (tmp_path / f".making-{spool_module.read_token(spool.path)}").mkdir()
     assert rotate(spool.path) is not None
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
+    assert {path: path.stat().st_mtime_ns for path in find_parts(tmp_path)} == before
     assert len(read_records(tmp_path)) == 30
     assert not find_hidden(tmp_path)
 

@@ -42,7 +42,6 @@ from exchange.values.field_values import Typed
 from tests.bridge.endpoints.archive.test_archive import (
     NOON,
     find_hidden,
-    find_parts,
     make_spool,
     numbered,
     read_bodies,
@@ -52,6 +51,7 @@ from tests.bridge.endpoints.archive.test_archive import (
     write_part,
 )
 from tests.support.archives.kafka_files import KafkaRecord, batch
+from tests.support.archives.parts import find_parts
 from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to, send_to
 from tests.support.waiting import find_limit
 

@@ -15,6 +15,7 @@ from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.rotation import rotate
 from bridge.endpoints.archive.spool import Spool, SpoolGone, find_spools, read_frames
 from exchange import Message
+from tests.support.archives.parts import find_parts
 
 
 def make_batch(*bodies: bytes, queues: tuple[str, ...] = ("a", "b")) -> Any:
@@ -33,7 +34,7 @@ def make_spool(folder: Path) -> Spool:
 
 
 def count_rows(folder: Path) -> int:
-    return sum(pq.read_metadata(part).num_rows for part in folder.rglob("*.parquet"))
+    return sum(pq.read_metadata(part).num_rows for part in find_parts(folder))
 
 
 @pytest.fixture
