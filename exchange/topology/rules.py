@@ -20,8 +20,16 @@ from exchange.entities.indexes import Change, Tables
 from exchange.entities.policy_definitions import refuse_policy
 from exchange.entities.profile import Profile
 from exchange.entities.queue_arguments import NO_FLAGS, DeclareFlags, refuse_queue
-from exchange.errors import AccessRefused, BadRequest, CommandInvalid, InputError, NotFound, PreconditionFailed
-from exchange.kinds import KINDS, find_kind
+from exchange.errors import (
+    AccessRefused,
+    BadRequest,
+    BrokerError,
+    CommandInvalid,
+    InputError,
+    NotFound,
+    PreconditionFailed,
+)
+from exchange.kinds import KINDS, Kind, find_kind
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_values import INTEGER_TYPES, FieldTable, resolve_type, to_bytes
 
@@ -109,6 +117,24 @@ def bind(tables: Tables, host: VirtualHost, binding: Binding) -> list[Change]:
     source = require_ends(tables, host, binding)
     find_kind(source).check_binding(source, binding, tables, host.profile)
     return [] if binding in tables.bindings() else [Change(True, binding)]
+
+
+def find_refused_bindings(tables: Tables, profile: Profile) -> dict[Binding, BrokerError]:
+    """Return the bindings that their exchanges do not allow, with what the broker answers, of those with both ends.
+
+    Tables have them where they were read from a file, which no broker has imported as it is.
+    """
+    refused = {}
+    for name, source in tables.exchanges.items():
+        kind = find_kind(source)
+        allows_all = kind.check_binding.__func__ is Kind.check_binding.__func__  # type: ignore[attr-defined]
+        for binding in () if allows_all else tables.bindings_from(name):
+            if tables.exists(binding.destination):
+                try:
+                    kind.check_binding(source, binding, tables, profile)
+                except BrokerError as error:
+                    refused[binding] = error
+    return refused
 
 
 def require_ends(tables: Tables, host: VirtualHost, binding: Binding) -> Exchange:

@@ -65,10 +65,7 @@ class PlaceGraph:
 
     def __init__(self, view: TopologyView) -> None:
         self.view: Final = view
-        topology = view.topology
-        for binding in view.long_keys:  # no message has such a key
-            topology = topology.unbind(binding)
-        self.router: Final = Router(topology, choose=lambda _: 0)
+        self.router: Final = Router(view.topology, choose=lambda _: 0)
         self.edges: Final[dict[MessageLocation, tuple[MessageLocation, ...]]] = {}
         self.starts: Final[dict[MessageLocation, Publish]] = {}
         self.routes: Final[dict[Publish, tuple[str, ...]]] = {}
@@ -159,7 +156,7 @@ class PlaceGraph:
         view = self.view
         for binding in islice(view.topology.bindings_to(Destination("queue", queue)), WAYS):
             source = view.topology.exchanges.get(binding.source)
-            if source is None or view.is_opaque(binding.source) or binding in view.long_keys:
+            if source is None or view.is_opaque(binding.source):
                 continue
             pattern = view.pattern_of(binding)
             entries = sorted(view.graph.graph.upstream([source.name]))[:WAYS] if source.internal else [source.name]
@@ -184,8 +181,9 @@ class PlaceGraph:
     def _examples_of(self, exchange: str) -> Collection[str]:
         """Return a key for each of the first bindings of an exchange."""
         if exchange not in self._examples:
-            ways = islice(self.view.bindings_from(exchange), EXAMPLES) if not self.view.is_opaque(exchange) else ()
-            patterns = [pattern for pattern in map(self.view.pattern_of, ways) if pattern not in (None, EVERYTHING)]
+            ways = () if self.view.is_opaque(exchange) else self.view.topology.bindings_from(exchange)
+            found = map(self.view.pattern_of, islice(ways, EXAMPLES))
+            patterns = [pattern for pattern in found if pattern not in (None, EVERYTHING)]
             keys = [find_key_among(pattern) for pattern in patterns if pattern is not None]
             self._examples[exchange] = dict.fromkeys(key for key in keys if key is not None)
         return self._examples[exchange]
@@ -197,7 +195,9 @@ class PlaceGraph:
         if len(topology.bindings) + len(topology.queues) > SMALL:
             return None
         known = [name for name in topology.exchanges if not self.view.is_opaque(name)]
-        patterns = [self.view.pattern_of(binding) for name in known for binding in self.view.bindings_from(name)]
+        patterns = [
+            self.view.pattern_of(binding) for name in known for binding in self.view.topology.bindings_from(name)
+        ]
         words = [pattern.words for pattern in patterns if pattern is not None]
         return find_key_classes([*words, *(tuple(name.split(".")) for name in topology.queues)], STATES)
 

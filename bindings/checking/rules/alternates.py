@@ -78,7 +78,7 @@ def _alternate(view: TopologyView, exchange: Exchange, alternate: str) -> Iterat
 
 def _find_bypassed(view: TopologyView, exchange: Exchange, alternate: str) -> Iterator[Finding]:
     by_target: dict[str, list[Binding]] = {}
-    for binding in view.onwards.get(exchange.name, ()):
+    for binding in view.graph.bindings.get(exchange.name, ()):
         by_target.setdefault(binding.destination.name, []).append(binding)
     for target, bindings in by_target.items():
         for binding in bindings:
@@ -98,7 +98,7 @@ def _takes_everything(view: TopologyView, exchange: str) -> bool:
     if view.always_matches(exchange):
         return True
     patterns: list[Pattern] = []
-    for binding in view.bindings_from(exchange):
+    for binding in view.topology.bindings_from(exchange):
         pattern = view.pattern_of(binding)
         if pattern == EVERYTHING:
             return True
@@ -108,6 +108,6 @@ def _takes_everything(view: TopologyView, exchange: str) -> bool:
     # others may fill the gaps: literal ones, too, such as the key "".
     if not any("#" in pattern.text for pattern in patterns):
         return False
-    literal = (view.pattern_of(binding) for binding in view.bindings_from(exchange))
+    literal = (view.pattern_of(binding) for binding in view.topology.bindings_from(exchange))
     patterns += [pattern for pattern in literal if pattern is not None and pattern.literal]
     return PatternSet(patterns, steps=MAX_STEPS).covers().holds is True

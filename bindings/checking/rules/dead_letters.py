@@ -129,7 +129,7 @@ def _patterns_of(view: TopologyView, queue: str) -> list[Pattern] | None:
     patterns: dict[Pattern, None] = {}
     for way in list(ways)[:WAYS]:
         source = view.topology.exchanges.get(way.source)
-        is_open = source is not None and not source.internal and way not in view.long_keys
+        is_open = source is not None and not source.internal
         pattern = view.pattern_of(way) if is_open else None
         if pattern is not None and pattern != EVERYTHING:
             patterns[pattern] = None

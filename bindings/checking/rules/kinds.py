@@ -18,7 +18,7 @@ from exchange.entities.odd_numbers import explain_odd_number
 from exchange.entities.policy_definitions import COMMERCIAL_SETTINGS
 from exchange.entities.queue_arguments import COMMERCIAL_TYPES, has_odd_timeout
 from exchange.errors import BrokerError
-from exchange.kinds import KINDS, Decider, KeyUse, UnknownExchange, find_kind
+from exchange.kinds import KINDS, KeyUse, find_kind
 from exchange.lifecycle.limits import explain_not_modelled, find_crash
 from exchange.text.display import suggest
 from exchange.topology import rules
@@ -28,7 +28,6 @@ def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about exchanges and bindings."""
     topology = view.topology
     host = rules.VirtualHost(topology.vhost, topology.profile)
-    tables = topology.tables()
     for name, exchange in topology.exchanges.items():
         if exchange.type not in KINDS:
             unknown = f"is of type '{exchange.type}', which is unknown here"
@@ -42,11 +41,11 @@ def find(view: TopologyView) -> Iterator[Finding]:
             imported = _refuse(host, replace(exchange, arguments=arguments)) is None
             stored = "; an import of definitions stores it, and it has no alternate" if imported else ""
             yield Finding("HS602", exchange, f"RabbitMQ refuses to declare {quote_exchange(name)}: {refusal}{stored}")
-        if find_kind(exchange) is not UnknownExchange:
-            if _may_refuse(view, exchange):
-                yield from _find_refused(view, tables, exchange)
-            if find_kind(exchange).key_use is KeyUse.WEIGHT and not view.topology.profile.counts_each_binding:
-                yield from _weights(view, exchange)
+        if find_kind(exchange).key_use is KeyUse.WEIGHT and not view.topology.profile.counts_each_binding:
+            yield from _weights(view, exchange)
+    for binding, error in view.refused.items():
+        if find_kind(topology.exchanges[binding.source]).key_use is not KeyUse.PATTERN:  # that is HS404
+            yield Finding("HS603", binding, f"RabbitMQ refuses {quote_binding(binding)}: {error}")
 
 
 def _refuse(host: rules.VirtualHost, exchange: Exchange) -> BrokerError | None:
@@ -97,24 +96,9 @@ def find_odd_values(view: TopologyView) -> Iterator[Finding]:
         yield Finding("HS610", owner or queues[0], f"{used} of {names}: {text}", detail=name)
 
 
-def _may_refuse(view: TopologyView, exchange: Exchange) -> bool:
-    # Topic and direct exchanges can have very many bindings, and RabbitMQ refuses only those that HS404 finds.
-    return view.kind_of(exchange.name).decider not in (Decider.KEY, Decider.NOTHING)
-
-
-def _find_refused(view: TopologyView, tables: Tables, exchange: Exchange) -> Iterator[Finding]:
-    for binding in view.bindings_from(exchange.name):
-        if not tables.exists(binding.destination):
-            continue  # HS102 is more severe
-        try:
-            find_kind(exchange).check_binding(exchange, binding, tables, view.topology.profile)
-        except BrokerError as error:
-            yield Finding("HS603", binding, f"RabbitMQ refuses {quote_binding(binding)}: {error}")
-
-
 def _weights(view: TopologyView, exchange: Exchange) -> Iterator[Finding]:
     first: dict[Destination, Binding] = {}
-    for binding in view.bindings_from(exchange.name):
+    for binding in view.topology.bindings_from(exchange.name):
         other = first.setdefault(binding.destination, binding)
         if other is not binding:
             message = f"the weight of {quote_binding(binding)} is ignored, since that of {quote_binding(other)} counts"

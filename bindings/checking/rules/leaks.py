@@ -100,7 +100,7 @@ class _LeakSearch:
         self._budget.spend(VISIT)
         if exchange not in self._view.safe and not self._view.is_opaque(exchange):
             yield from self.find_unmatched(exchange, path)
-            for binding in self._view.onwards.get(exchange, ()):
+            for binding in self._view.graph.bindings.get(exchange, ()):
                 yield from self.find_onwards(binding, path.then(exchange, unmatched=False))
 
     def find_unmatched(self, exchange: str, path: _Path) -> Iterator[str]:

@@ -74,7 +74,7 @@ class BindingPaths:
         """Number of bindings that were not examined, because all steps were used up."""
         self._reached: Final = reach_as_bits({
             name: [binding.destination.name for binding in bindings]
-            for name, bindings in view.onwards.items()
+            for name, bindings in view.graph.bindings.items()
             if name in view.deciding
         })  # fmt: skip
         """Exchange -> its bit, and the bits of the exchanges that it leads to."""
@@ -84,7 +84,7 @@ class BindingPaths:
     def find_covered(self, exchange: str) -> Iterator[Finding]:
         """Yield the bindings from an exchange whose messages all get to their destination on another path."""
         own, downstream = self._reached[exchange]
-        for binding in self._view.bindings_from(exchange):
+        for binding in self._view.topology.bindings_from(exchange):
             if binding in self._gone or binding.destination == ("exchange", exchange):
                 continue
             if not self._sources_of(binding.destination) & downstream & ~own:
@@ -140,7 +140,7 @@ class BindingPaths:
 
     def _beside_others(self, exchange: str) -> Iterator[tuple[Binding, int]]:
         """Yield the bindings of an exchange to others, each with the bits of what is reached without it."""
-        bindings = self._view.onwards[exchange]
+        bindings = self._view.graph.bindings[exchange]
         bits = [own | further for own, further in (self._reached[each.destination.name] for each in bindings)]
         before = accumulate(bits, or_, initial=self._reached[exchange][0])
         after = [*accumulate(reversed(bits), or_, initial=0)][-2::-1]
@@ -235,7 +235,7 @@ class BindingPaths:
         decider = self._view.kind_of(exchange).decider
         if decider not in (Decider.NOTHING, Decider.KEY) or self._view.alternate_of(exchange) is not None:
             raise _Unknown
-        for binding in self._view.bindings_from(exchange):
+        for binding in self._view.topology.bindings_from(exchange):
             pattern = self._pattern(binding)
             further = region if pattern in region else (*region, pattern)
             if binding in self._gone or self._is_empty(further, budget):

@@ -9,7 +9,7 @@ from typing import Final
 from bindings.checking.rules.finding import Finding, list_names, quote_binding, quote_exchange
 from bindings.checking.rules.view import TopologyView, is_too_long
 from exchange.entities.entities import Binding, Exchange, Queue
-from exchange.kinds import Decider, KeyUse
+from exchange.kinds import Decider, KeyUse, find_kind
 from exchange.patterns.matcher import Matcher
 from exchange.patterns.pattern import Pattern
 from exchange.text.display import count_noun
@@ -21,6 +21,11 @@ ODD: Final = re.compile(r"[*#+>\s]|\.\.|^\.|\.$")
 def find(view: TopologyView) -> Iterator[Finding]:
     """Yield findings about the keys of bindings, and about names that are too long."""
     yield from _too_long(view)
+    limit = view.topology.profile.max_many
+    for binding in view.refused:
+        if find_kind(view.topology.exchanges[binding.source]).key_use is KeyUse.PATTERN:
+            count = binding.routing_key.split(".").count("#")
+            yield Finding("HS404", binding, f"{quote_binding(binding)} has {count} '#', and {limit} are allowed")
     for name, (kind, bindings) in view.deciding.items():
         if kind.decider is not Decider.KEY:
             continue
@@ -40,13 +45,10 @@ def find(view: TopologyView) -> Iterator[Finding]:
 
 
 def _too_long(view: TopologyView) -> Iterator[Finding]:
-    for binding in view.topology.bindings:
-        if is_too_long(binding.routing_key):
-            size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
-            start = binding._replace(routing_key=binding.routing_key[:40] + "...")
-            yield Finding(
-                "HS405", binding, f"the key of {quote_binding(start)} has {size} bytes, which are more than 255"
-            )
+    for binding in view.long_keys:
+        size = len(binding.routing_key.encode("utf-8", "surrogatepass"))
+        start = binding._replace(routing_key=binding.routing_key[:40] + "...")
+        yield Finding("HS405", binding, f"the key of {quote_binding(start)} has {size} bytes, which are more than 255")
     parts: list[Exchange | Queue] = [*view.topology.exchanges.values(), *view.topology.queues.values()]
     for part in parts:
         if is_too_long(part.name):
@@ -67,9 +69,6 @@ def _wildcards(view: TopologyView, binding: Binding, words: Sequence[str]) -> It
     if literal:
         message = f"{quote_binding(binding)} matches {list_names(literal)} literally"
         yield Finding("HS402", binding, message, binding.routing_key if literal == list(words) else None)
-    limit, count = view.topology.profile.max_many, words.count("#")
-    if limit is not None and count > limit:
-        yield Finding("HS404", binding, f"{quote_binding(binding)} has {count} '#', and {limit} are allowed")
 
 
 def _is_foreign(word: str, *, last: bool) -> bool:

@@ -74,7 +74,8 @@ def _ways_in(view: TopologyView) -> Mapping[str, Collection[Destination]]:
 def _targets(view: TopologyView) -> dict[str, dict[str, None]]:
     """Return exchange -> the exchanges that it hands messages to, missing alternates included."""
     targets = {
-        name: dict.fromkeys(binding.destination.name for binding in bindings) for name, bindings in view.onwards.items()
+        name: dict.fromkeys(binding.destination.name for binding in bindings)
+        for name, bindings in view.graph.bindings.items()
     }
     for name, alternate in view.alternates.items():
         targets.setdefault(name, {})[alternate] = None
@@ -96,7 +97,7 @@ def _queues(view: TopologyView) -> Iterator[Finding]:
 
 def _circles(view: TopologyView) -> Iterator[Finding]:
     edges = {}
-    for name, bindings in view.onwards.items():
+    for name, bindings in view.graph.bindings.items():
         edges[name] = [binding.destination.name for binding in bindings if binding.destination.name != name]
         for binding in bindings:
             if binding.destination.name == name:
@@ -121,7 +122,7 @@ def _find_starved(view: TopologyView) -> Iterator[Finding]:
         inflow = {view.pattern_of(way) for way in ways if way.source != name}
         if None in inflow or EVERYTHING in inflow or not inflow:
             continue
-        for binding in view.bindings_from(name):
+        for binding in view.topology.bindings_from(name):
             if not any(_meet(view, binding, way) for way in ways if way.source != name):
                 sources = list_names(dict.fromkeys(way.source for way in ways))
                 message = f"no key that {sources} hands on matches {quote_binding(binding)}"

@@ -35,7 +35,7 @@ def find(view: TopologyView) -> Iterator[Finding]:
                     (undecided if finding.code == "HS190" else gone).add(finding.part)
                 yield finding
     paths = BindingPaths(view, gone)
-    sources = [name for name in view.onwards if name in view.deciding]
+    sources = [name for name in view.graph.bindings if name in view.deciding]
     for name in sources:
         for finding in paths.find_covered(name):
             if finding.part not in undecided:

@@ -1,5 +1,6 @@
 """A topology as rules see it: the patterns of its bindings, the bindings that match a key, the exits to queues.
 
+What RabbitMQ refuses to make is not there: no rule may rely on it, and it is no reason to remove anything else.
 Invariant: nothing here claims more than the router would do. An exchange that chooses by chance, by a hash or in a
 plugin is opaque: no rule may rely on what it hands on, nor on what it does not.
 """
@@ -27,9 +28,16 @@ Built = TypeVar("Built")
 
 
 class TopologyView:
-    """A topology, with the questions that several rules ask."""
+    """A topology without the bindings that RabbitMQ refuses, with the questions that several rules ask."""
 
     def __init__(self, topology: Topology, filled_in: Collection[Binding] = ()) -> None:
+        self.long_keys: Final = [each for each in topology.bindings if is_too_long(each.routing_key)]
+        """The bindings whose keys are longer than AMQP can carry."""
+        self.refused: Final = rules.find_refused_bindings(topology.tables(), topology.profile)
+        """The other bindings that RabbitMQ refuses to make, each with its answer."""
+        gone = {*self.long_keys, *self.refused}
+        if gone:
+            topology = topology.with_parts(bindings=[each for each in topology.bindings if each not in gone])
         self.topology: Final = topology
         self.filled_in: Final = filled_in
         """Bindings whose keys a program fills in where its author wrote none."""
@@ -58,36 +66,13 @@ class TopologyView:
         """Return whether the exchange does not exist, or does not decide by conditions that are known."""
         return self.kind_of(exchange) is UnknownExchange
 
-    def bindings_from(self, exchange: str) -> Collection[Binding]:
-        """Return the bindings of an exchange, without those whose keys are too long to be patterns."""
-        bindings = self.topology.bindings_from(exchange)
-        if self.long_keys and not self.long_keys.isdisjoint(bindings):
-            return [binding for binding in bindings if binding not in self.long_keys]
-        return bindings
-
     @cached_property
     def deciding(self) -> Mapping[str, tuple[type[Kind], Collection[Binding]]]:
-        """Exchange -> its kind and `bindings_from` it, for those that are not opaque."""
+        """Exchange -> its kind and its bindings, for those that are not opaque."""
         return {
-            name: (self.kind_of(name), self.bindings_from(name))
+            name: (self.kind_of(name), self.topology.bindings_from(name))
             for name in self.topology.exchanges
             if not self.is_opaque(name)
-        }
-
-    @cached_property
-    def long_keys(self) -> frozenset[Binding]:
-        """The bindings whose keys are longer than AMQP can carry; no matcher takes them."""
-        return frozenset(binding for binding in self.topology.bindings if is_too_long(binding.routing_key))
-
-    @cached_property
-    def onwards(self) -> Mapping[str, Sequence[Binding]]:
-        """Exchange -> its bindings to exchanges, without `long_keys`; exchanges without such bindings are left out."""
-        if not self.long_keys:
-            return self.graph.bindings
-        return {
-            source: kept
-            for source, bindings in self.graph.bindings.items()
-            if (kept := [binding for binding in bindings if binding not in self.long_keys])
         }
 
     @cached_property
@@ -123,7 +108,7 @@ class TopologyView:
         if router is None:
             part = self.topology.exchanges[exchange]
             router = self._routers[exchange] = self.kind_of(exchange)(part, self.topology.profile, _first)
-            for binding in self.bindings_from(exchange):
+            for binding in self.topology.bindings_from(exchange):
                 router.bind(binding)
         return router.match(Message(exchange, key), (key,))
 
@@ -133,7 +118,7 @@ class TopologyView:
 
     def always_matches(self, exchange: str) -> bool:
         """Return whether every message takes a binding of the exchange, as its type always chooses one."""
-        part, bindings = self.topology.exchanges[exchange], self.bindings_from(exchange)
+        part, bindings = self.topology.exchanges[exchange], self.topology.bindings_from(exchange)
         return bool(bindings) and find_kind(part).always_takes_one
 
     @cached_property
@@ -146,7 +131,7 @@ class TopologyView:
             if any(kind == "queue" and queue in queues for _, (kind, queue), _, _ in self.topology.bindings_from(name))
         }
         backwards = Graph()
-        for name, bindings in self.onwards.items():
+        for name, bindings in self.graph.bindings.items():
             for binding in bindings:
                 backwards.add(binding.destination.name, name)
         for name, alternate in self.graph.alternates.items():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindings.checking.check import check
 from bindings.checking.rules.finding import Finding
-from exchange import Binding, Exchange, Message, Queue, Router, Topology
+from exchange import Binding, Destination, Exchange, Message, Queue, Router, Topology
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE, PROFILES
 from exchange.errors import BrokerError
@@ -285,3 +285,30 @@ def test_the_order_of_the_file_changes_no_count(topology: Topology) -> None:
     turned = Topology(topology.exchanges.values(), topology.queues.values(), [*topology.bindings][::-1])
     codes = [[f.code for f in check(one) if f.code not in NEEDLESS] for one in (topology, turned)]
     assert codes[0] == codes[1]
+
+
+REFUSED_KINDS = ("topic", "fanout", "headers", "x-consistent-hash", "x-jms-topic")
+
+
+def make_refused(source: Exchange, destination: Destination, odd: int) -> Binding:
+    """Return a binding that RabbitMQ refuses from an exchange: each kind has a reason of its own, and all have one."""
+    long = "a" * 256
+    arguments = {"headers": {"x-match": ("banana", 5, "")[odd % 3], "a": 1}}.get(source.type, {})
+    keys = {"topic": (long, ".".join("#" * 9)), "x-consistent-hash": ("abc", "0", "-1"), "headers": ("", "a")}
+    choices = keys.get(source.type, ("", "a") if source.type == "x-jms-topic" else (long,))
+    return Binding(source.name, destination, choices[odd % len(choices)], arguments)
+
+
+@given(small(alternates=True, kinds=REFUSED_KINDS), st.data())
+@examples(80)
+def test_what_rabbitmq_refuses_is_evidence_of_nothing(topology: Topology, data: st.DataObject) -> None:
+    """A check of a topology reports what it reports without these bindings, and each of them."""
+    sources = st.sampled_from([each for name, each in topology.exchanges.items() if name in EXCHANGES])
+    ends = st.sampled_from([Destination("queue", name) for name in QUEUES])
+    drawn = data.draw(st.lists(st.tuples(sources, ends, st.integers(0, 5)), min_size=1, max_size=4))
+    refused = {make_refused(*each) for each in drawn} - {*topology.bindings}
+    findings = check(topology.with_parts(bindings=[*topology.bindings, *refused]))
+    about = [finding for finding in findings if finding.part in refused]
+    assert {finding.code for finding in about} <= {"HS404", "HS405", "HS603"}
+    assert {finding.part for finding in about} == refused
+    assert [finding for finding in findings if finding.part not in refused] == check(topology)

@@ -128,7 +128,7 @@ TWINS: Final[dict[str, tuple[Twin, ...]]] = {
         Twin("d: direct", "d: direct, alternate f\nexchange f: fanout\nf -> r", KEPT),
         Twin('"a"', '"b"', KEPT),
         Twin('"a"', '"#"', KEPT),
-        Twin('"a"', f'"{"a" * 256}"', KEPT),
+        Twin('"a"', f'"{"a" * 256}"', f'{KEPT}\nt -> q: "b"'),
         Twin('d -> r: "b"', "", KEPT),
         Twin('"b"', '"q"', KEPT.replace('t -> q: "a"\n', "")),
         Twin('"a"', '"r"', KEPT.replace('"d"', '""')),
