@@ -40,6 +40,7 @@ from bindings.report.rows import (
 from bindings.report.thresholds import IgnoreUse, Settings
 from exchange.entities.entities import Destination, Queue
 from exchange.errors import InputError
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
 from exchange.values.message import Message
@@ -171,7 +172,10 @@ def build_report(
 
 
 def _list_caveats(topology: Topology, comparison: Compared | None) -> tuple[str, ...]:
-    found = topology.profile.caveat, "" if comparison is None else comparison.caveat
+    refused = len(topology.find_refused())
+    bindings = f"RabbitMQ refuses to make {count_noun(refused, 'binding')} of the topology" if refused else ""
+    counted = bindings and f"{bindings}; the audit counts as if they were there, and hashstar check names them"
+    found = topology.profile.caveat, "" if comparison is None else comparison.caveat, counted
     return tuple(dict.fromkeys(filter(None, found)))
 
 

@@ -98,11 +98,13 @@ def _hop_lines(hop: Hop, message: Message) -> Iterator[str]:
     elif find_kind(hop.exchange) is UnknownExchange:
         yield "    ? this type of exchange is unknown here"
         return
-    outcomes = dict(hop.steps)
+    outcomes, refused = dict(hop.steps), dict(hop.refused)
     for binding in hop.matched:
         header, key = find_matching_key(hop.exchange, binding, message) or (None, "")
         by = f" by {header} '{key}'" if header is not None else ""
         yield f"    {_binding(binding)}: {_OUTCOMES[outcomes[binding.destination]]}{by}"
+        if binding in refused:
+            yield f"      ! RabbitMQ refuses to make this binding: {refused[binding]}"
     if not hop.matched and hop.unsure is None and hop.delay is None:
         yield "    no binding matches"
     if hop.chosen_by is not None:

@@ -15,6 +15,7 @@ from exchange.entities.unread import SHARDS_MADE, has_shards_made
 from exchange.routing.compiled import Compiled
 from exchange.routing.route import Alternate, Hop, HopTarget, Outcome
 from exchange.routing.walk import Visit
+from exchange.topology.rules import find_refusal
 
 BY_KEY: Final = attrgetter("routing_key", "destination")
 """The order of bindings in a hop."""
@@ -52,7 +53,10 @@ def _describe_hop(compiled: Compiled, visit: Visit, queues: set[str], seen: set[
         undecided = True
         unsure = SHARDS_MADE if has_shards_made(exchange, compiled.tables.policies) else None
     chosen_by = None if kind is None or delay is not None else kind.describe_choice(message, keys)
-    return Hop(exchange, came_from, in_order, steps, alternate, undecided, chosen_by, unsure, delay, after)
+    made = [each for each in in_order if compiled.tables.exists(each.destination)]
+    answers = [(each, find_refusal(compiled.tables, compiled.host.profile, each)) for each in made]
+    refused = tuple([(each, str(answer)) for each, answer in answers if answer is not None])
+    return Hop(exchange, came_from, in_order, steps, alternate, undecided, chosen_by, unsure, delay, after, refused)
 
 
 def _reach(compiled: Compiled, destination: Destination, queues: set[str], seen: set[str]) -> Outcome:

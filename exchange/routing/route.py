@@ -131,6 +131,8 @@ class Hop:
     after: int | None = None
     """The milliseconds after which the message passes here; None if it does at once. The hops after a delay follow
     those at once, and begin at the exchange that kept it."""
+    refused: tuple[tuple[Binding, str], ...] = ()
+    """Those of the matched bindings that RabbitMQ refuses to make, each with its answer: a file has them."""
 
 
 class Obstacle(NamedTuple):

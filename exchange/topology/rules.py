@@ -120,21 +120,25 @@ def bind(tables: Tables, host: VirtualHost, binding: Binding) -> list[Change]:
 
 
 def find_refused_bindings(tables: Tables, profile: Profile) -> dict[Binding, BrokerError]:
-    """Return the bindings that their exchanges do not allow, with what the broker answers, of those with both ends.
-
-    Tables have them where they were read from a file, which no broker has imported as it is.
-    """
+    """Return the bindings that their exchanges do not allow, with what the broker answers, of those with both ends."""
     refused = {}
     for name, source in tables.exchanges.items():
-        kind = find_kind(source)
-        allows_all = kind.check_binding.__func__ is Kind.check_binding.__func__  # type: ignore[attr-defined]
+        allows_all = find_kind(source).check_binding.__func__ is Kind.check_binding.__func__  # type: ignore[attr-defined]
         for binding in () if allows_all else tables.bindings_from(name):
-            if tables.exists(binding.destination):
-                try:
-                    kind.check_binding(source, binding, tables, profile)
-                except BrokerError as error:
-                    refused[binding] = error
+            refusal = find_refusal(tables, profile, binding) if tables.exists(binding.destination) else None
+            if refusal is not None:
+                refused[binding] = refusal
     return refused
+
+
+def find_refusal(tables: Tables, profile: Profile, binding: Binding) -> BrokerError | None:
+    """Return what the broker answers to a binding, whose ends exist, that its exchange does not allow; else None."""
+    source = tables.exchanges[binding.source]
+    try:
+        find_kind(source).check_binding(source, binding, tables, profile)
+    except BrokerError as error:
+        return error
+    return None
 
 
 def require_ends(tables: Tables, host: VirtualHost, binding: Binding) -> Exchange:

@@ -12,6 +12,7 @@ from exchange.entities.indexes import Change, Tables
 from exchange.entities.profile import Profile
 from exchange.entities.releases import LATEST_PROFILE, resolve_profile, warn_of
 from exchange.entities.unread import UnreadPart
+from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 from exchange.topology import rules
 
@@ -143,6 +144,13 @@ class Topology:
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
         """Return the bindings to this queue or exchange."""
         return self._tables.bindings_to(destination)
+
+    def find_refused(self) -> dict[Binding, BrokerError]:
+        """Return the bindings that RabbitMQ refuses to make, with its answers, of those whose two ends exist.
+
+        A file may have them, and a broker may that had them before an upgrade; a router takes them as they are.
+        """
+        return rules.find_refused_bindings(self._tables, self.profile)
 
     def tables(self) -> Tables:
         """Return a copy of the indexes, to be edited in place."""

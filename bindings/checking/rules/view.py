@@ -33,7 +33,7 @@ class TopologyView:
     def __init__(self, topology: Topology, filled_in: Collection[Binding] = ()) -> None:
         self.long_keys: Final = [each for each in topology.bindings if is_too_long(each.routing_key)]
         """The bindings whose keys are longer than AMQP can carry."""
-        self.refused: Final = rules.find_refused_bindings(topology.tables(), topology.profile)
+        self.refused: Final = topology.find_refused()
         """The other bindings that RabbitMQ refuses to make, each with its answer."""
         gone = {*self.long_keys, *self.refused}
         if gone:

@@ -23,7 +23,8 @@ from bindings.diffing.comparison.partitions import find_partition_changes
 from bindings.diffing.comparison.paths import PathConditions, find_changed_paths, find_paths
 from bindings.diffing.comparison.sides import DEFAULT, Anywhere, Ways
 from bindings.diffing.comparison.terms import describe
-from exchange.entities.entities import Destination
+from exchange.entities.entities import Binding, Destination
+from exchange.text.display import count_noun
 from exchange.topology.topology import Topology
 from exchange.topology.unread import find_unread
 
@@ -56,6 +57,9 @@ def compare(
     decided within these and before the ``deadline`` is ``undecided``. If an exchange delays messages, those with a
     delay are compared apart. ``progress`` is called with the numbers of destinations compared and to compare. Each
     topology routes by the rules of its own profile.
+
+    Bindings that RabbitMQ refuses are left out, unless an upgrade may have kept them. If the verdict would be another
+    one with them, that is ``undecided``, too.
     """
     upgraded = upgraded or before.profile != after.profile
     deadline = deadline or Deadline()
@@ -63,11 +67,28 @@ def compare(
     def look(first: Topology, second: Topology) -> Meaning:
         return _Comparison(Inquiry(first, second, steps, total, deadline), upgraded=upgraded).compare(progress)
 
-    if not (has_delays(before) or has_delays(after)):
-        return look(before, after)
-    meaning = look(without_readers(before), without_readers(after))
-    meaning = replace(meaning, unread=find_unread(before, after))
-    return add_delayed(meaning, look(make_view(before), make_view(after)))
+    def ask(first: Topology, second: Topology) -> Meaning:
+        if not (has_delays(first) or has_delays(second)):
+            return look(first, second)
+        meaning = look(without_readers(first), without_readers(second))
+        meaning = replace(meaning, unread=find_unread(first, second))
+        return add_delayed(meaning, look(make_view(first), make_view(second)))
+
+    refused = {} if upgraded else {**before.find_refused(), **after.find_refused()}
+    if not refused:
+        return ask(before, after)
+    made = [each.with_parts(bindings=[it for it in each.bindings if it not in refused]) for each in (before, after)]
+    return _judge_refused(ask(*made), ask(before, after), [*refused])
+
+
+def _judge_refused(meaning: Meaning, as_written: Meaning, refused: Sequence[Binding]) -> Meaning:
+    """Return what differs without the bindings that RabbitMQ refuses, and whether they would matter."""
+    if meaning.verdict == as_written.verdict:
+        return meaning
+    first, *others = refused
+    reason = "RabbitMQ refuses a binding" + (f", as {count_noun(len(others), 'other')}," if others else "")
+    reason += ", and the answer is another one for a broker that has it"
+    return replace(meaning, undecided=(*meaning.undecided, UndecidedQuestion(first.source, first.destination, reason)))
 
 
 class _Comparison:

@@ -157,3 +157,15 @@ def test_policies_are_part_of_the_meaning() -> None:
     after = before.set_policy(Policy("p", "^x$", {"alternate-exchange": "y"}, "exchanges"))
     (effect,) = compare(before, after).effects
     assert (effect.exchange, effect.queue, effect.gained, effect.witness) == ("x", "q", True, Message("x"))
+
+
+def test_a_binding_that_rabbitmq_refuses_takes_no_message_over() -> None:
+    parts = [Exchange("d", "headers")], [Queue("q")]
+    refused = Binding.to_queue("d", "q", "", {"x-match": "banana", "a": 1})
+    valid = Binding.to_queue("d", "q", "", {"a": 1})
+    changed = compare(Topology(*parts, [refused, valid]), Topology(*parts, [refused]))
+    assert changed.verdict == "changed"
+    assert [(effect.queue, effect.gained) for effect in changed.effects] == [("q", False)]
+    assert "RabbitMQ refuses a binding" in changed.undecided[0].reason
+    assert compare(Topology(*parts, [refused]), Topology(*parts)).verdict == "undecided"
+    assert compare(Topology(*parts, [refused, valid]), Topology(*parts, [valid])).verdict == "same"

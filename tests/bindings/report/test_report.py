@@ -312,3 +312,9 @@ def test_counts_of_another_topology_are_refused() -> None:
 def test_a_report_reads_no_clock() -> None:
     tally = tally_of(ORDERS, [Message("orders", "order.eu.paid")])
     assert build_report(ORDERS, tally, Sources("t"), NOW) == build_report(ORDERS, tally, Sources("t"), NOW)
+
+
+def test_a_binding_that_rabbitmq_refuses_is_a_caveat() -> None:
+    parts = [Exchange("d", "headers")], [Queue("q")]
+    topology = Topology(*parts, [Binding.to_queue("d", "q", "", {"x-match": "banana"})])
+    assert any("refuses to make 1 binding" in each for each in report_of(topology, [Message("d", "")]).caveats)

@@ -139,3 +139,11 @@ def test_the_alternate_of_the_default_exchange_is_shown_where_it_is_taken() -> N
         assert [each.reason for each in missed.obstacles] == [
             "it is the alternate exchange of 'entry', whose own bindings matched"
         ]
+
+
+def test_a_binding_that_rabbitmq_refuses_is_said_to_be_refused() -> None:
+    refused = Binding.to_queue("audit", "eu", "", {"x-match": "banana"})
+    explanation = Router(TOPOLOGY.with_parts(bindings=[refused])).explain(Message("audit", ""))
+    assert "      ! RabbitMQ refuses to make this binding: 406" in str(explanation)
+    (match,) = to_json(explanation)["hops"][0]["matched"]
+    assert match["refused"].startswith("406 PRECONDITION_FAILED - Invalid x-match field value")
