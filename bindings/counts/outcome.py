@@ -6,7 +6,7 @@ certain results from possible ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from bindings.archive.sums import Span
@@ -125,19 +125,7 @@ class OutcomeExplorer:
 
     def __init__(self, topology: Topology, *, at_once: bool = False) -> None:
         self._at_once: Final = at_once
-        bindings = sort_bindings(topology)
-        self._numbers: Final = {binding: number for number, binding in enumerate(bindings)}
-        self._queues: Final = [
-            end.name if end.kind == "queue" and end.name in topology.queues else None
-            for end in (binding.destination for binding in bindings)
-        ]
-        """Number of a binding -> the queue that it leads to; None if it leads to an exchange or nowhere."""
-        self._onwards: Final = {
-            number
-            for number, binding in enumerate(bindings)
-            if binding.destination.kind == "exchange" and binding.destination.name in topology.exchanges
-        }
-        """Numbers of the bindings that lead to an exchange."""
+        self._numbers: Final = {binding: number for number, binding in enumerate(sort_bindings(topology))}
         # The random choices of the current walk: the pick of each, and its number of possible picks. The next walk
         # repeats all picks but the last one, so walks try all combinations in order, like an odometer.
         self._path: list[list[int]] = []
@@ -156,17 +144,6 @@ class OutcomeExplorer:
         if len(leaves) == 1:
             return self._of_one(message.exchange, *leaves[0])
         return self._of_several(message.exchange, leaves, complete=not self._path)
-
-    def outcome_of_bindings(self, exchange: str, bindings: Collection[BindingNumber]) -> Outcome | None:
-        """Return the outcome of messages to an exchange that take these of its bindings, at least one, at once.
-
-        None if other exchanges route them, too.
-        """
-        if not self._onwards.isdisjoint(bindings):
-            return None
-        found = set(map(self._queues.__getitem__, bindings))
-        queues = tuple(sorted([queue for queue in found if queue is not None]))
-        return Outcome(exchange, queues, tuple(sorted(bindings)), (exchange,), (), bool(queues))
 
     def _trace(self, message: Message) -> tuple[Route, list[Visit]]:
         self._depth = 0

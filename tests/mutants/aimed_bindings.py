@@ -103,7 +103,7 @@ BINDINGS: Final[list[Mutant]] = [
         ("groups keep the numbers of bindings", "if each.group in OF_BINDINGS else each", "if False else each"),
     ),
     *mutants_of(
-        "bindings/counts/columnar/classes/classes.py",
+        "bindings/counts/columnar/classes/own_bindings.py",
         "bindings/counts/test_columnar.py",
         (
             "an exchange that keeps messages decides by keys",
@@ -118,15 +118,11 @@ BINDINGS: Final[list[Mutant]] = [
         ("the same key of another group was offered", ".take(slots) != groups\n", ".take(slots) < 0\n"),
     ),
     *mutants_of(
-        "bindings/counts/outcome.py",
+        "bindings/counts/columnar/classes/own_bindings.py",
         "bindings/counts/test_columnar.py",
-        ("no message goes on to another exchange", "if not self._onwards.isdisjoint(bindings)", "if not bindings"),
-    ),
-    *mutants_of(
-        "bindings/counts/columnar/classes/classes.py",
-        "bindings/counts/test_columnar.py",
-        ("a message takes patterns of the exchanges behind", " if each[0] == entry.name else ()", ""),
-        ("a message takes literal keys of the exchanges behind", "if condition[0] == entry.name:", "if True:"),
+        ("no message goes on to another exchange", "own[rows[self._goes_on[bindings]]] = False", "pass"),
+        ("a message takes patterns of the exchanges behind", " if each[0] == met.exchange else ()", ""),
+        ("a message takes literal keys of the exchanges behind", " if each[0] == met.exchange]", "]"),
     ),
     *mutants_of(
         "bindings/fix/candidates.py",

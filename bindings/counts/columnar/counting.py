@@ -157,8 +157,7 @@ class Tallier:
         """Return whether the first rows of a wide window have more outcomes than a tally keeps."""
         if len(addresses.keys) <= OUTCOMES:
             return False
-        first = batch.slice(0, WINDOW)
-        classes = self._classifier.classify_addresses(first, find_addresses(first)).classes
+        classes = self._classifier.classify_addresses(batch.slice(0, WINDOW), addresses.begin(WINDOW)).classes
         return len(np.unique(classes)) > OUTCOMES
 
     def _count_rows(self, batch: pa.RecordBatch, addresses: RowAddresses) -> None:

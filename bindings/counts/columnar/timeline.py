@@ -98,13 +98,13 @@ class TimelineCounter:
         return SlotCounts(cells.width, {(slot, *groups[group]): count for slot, group, count in columns})
 
     def _groups(self, classes: IntArray, outcomes: Sequence[Outcome]) -> npt.NDArray[np.int64]:
-        """Return the group of each row."""
+        """Return the group of each row; of all rows at once, if there is only one."""
         known = len(self._group_of)
         if known < len(outcomes):
             numbers = self._numbers
             new = [numbers.setdefault((each.exchange, each.routed), len(numbers)) for each in outcomes[known:]]
             self._group_of = np.append(self._group_of, np.array(new, np.int64))
-        return self._group_of[classes]
+        return self._group_of[classes] if len(self._numbers) > 1 else np.zeros(1, np.int64)
 
     def _sum(
         self, slots: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None

@@ -29,6 +29,12 @@ class SetNumbers:
         """Return the elements of a set, ascending."""
         return np.frombuffer(self._numbers.sets[number], ELEMENT)
 
+    def list_elements(self, numbers: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the elements of many sets as pairs of an index of ``numbers``, ascending, and an element."""
+        sets = [self._numbers.sets[number] for number in numbers.tolist()]
+        sizes = np.fromiter(map(len, sets), np.int64, len(sets)) // ELEMENT.itemsize
+        return np.repeat(np.arange(len(sets)), sizes), np.frombuffer(b"".join(sets), ELEMENT).astype(np.int64)
+
     def number(self, size: int, which: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> IntArray:
         """Return the numbers of ``size`` sets; ``UNKNOWN`` for new ones above the limit.
 

@@ -35,6 +35,13 @@ class RowAddresses(NamedTuple):
         """Return the value of each row, given the value of each address, as a new array."""
         return cast("A", values.copy() if self.address_of_row is None else values[self.address_of_row])
 
+    def begin(self, rows: int) -> RowAddresses:
+        """Return the addresses of the first rows, which are not grouped again."""
+        if self.address_of_row is None:
+            return RowAddresses(self.names, self.exchanges[:rows], self.keys[:rows], None)
+        met, of = np.unique(self.address_of_row[:rows], return_inverse=True)
+        return RowAddresses(self.names, self.exchanges[met], self.keys.take(pa.array(met)), of.astype(np.int32))
+
 
 def find_addresses(batch: pa.RecordBatch, worth: float | None = None) -> RowAddresses:
     """Return the addresses of the rows, in any order; ``worth`` is for `group_keys`.

@@ -26,7 +26,7 @@ import pyarrow as pa
 from exchange.arrays.arrow import read_column, read_texts
 from exchange.arrays.columns import Column
 from exchange.arrays.grouping import CHUNK, decode_dictionary, group_keys, split_pieces
-from exchange.arrays.table import IntArray, pack_pairs
+from exchange.arrays.table import IntArray, KeyArray, pack_pairs
 from exchange.errors import BrokerError, InputError
 from exchange.kinds import Choose, Decider, can_delay, find_kind
 from exchange.patterns.columns.set_numbers import UNKNOWN
@@ -103,7 +103,7 @@ class ColumnRouter:
     def _begin(self) -> None:
         self._outcomes = Outcomes(self._topology.queues, SETS)
         self._keys = KeyClasses(self._topology, to_bytes, SETS, self._outcomes)
-        self._decisions = KeyDecisions(self._keys, self._decide, BY_MESSAGE)
+        self._decisions = KeyDecisions(self._keys, self._decide_keys, BY_MESSAGE)
         self._codes = {entry.name: number for number, entry in enumerate(self._keys.entries)}
 
     def route(self, exchange: Any, keys: Any, headers: Any = None, properties: Any = None) -> RouteColumns:
@@ -206,6 +206,10 @@ class ColumnRouter:
         """Return the index of an exchange among the entries; ~outcome if it takes no messages."""
         code = self._codes.get(name)
         return ~self._route_message(Message(name)) if code is None else code
+
+    def _decide_keys(self, key_classes: KeyArray, column: Column, rows: Sequence[int]) -> list[int]:
+        pairs = zip(key_classes.tolist(), rows, strict=True)
+        return [self._decide(key_class, column, row) for key_class, row in pairs]
 
     def _decide(self, key_class: int, column: Column, row: int) -> int:
         """Route a key without headers; return the outcome, or a mark if the key alone does not decide."""

@@ -12,7 +12,7 @@ One key of each new class is shown to a function, and the answer holds for the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -49,6 +49,8 @@ SET_SHIFT: Final = np.uint64(24)
 
 Sets are numbered from 1, so no key class is 0, which is ``NO_CLASS`` and not allowed as a key of a table.
 """
+PARTS: Final = ((ENTRY_SHIFT, 20), (SET_SHIFT, 20), (np.uint64(0), 24))
+"""Where the parts of a key class begin, and their numbers of bits."""
 
 
 class PublishedExchange(NamedTuple):
@@ -239,15 +241,20 @@ class KeyClasses:
                     found.update(self._queues_in(group))
         return found
 
-    def conditions_of(self, key_class: int) -> MetConditions:
-        """Return the conditions that match, at all exchanges that its entry reaches, and perhaps others.
+    def conditions_of(self, key_classes: KeyArray) -> Iterator[MetConditions]:
+        """Yield the conditions that match, at all exchanges that an entry reaches, and perhaps others, for each entry.
 
         Only if bindings are distinguished by their keys.
         """
-        realm = self._realms[self.entry_of(key_class).realm]
-        members = realm.numbers.elements(key_class >> int(SET_SHIFT) & (1 << 20) - 1).tolist()
-        literal = self._literal_groups[key_class & (1 << int(SET_SHIFT)) - 1]
-        return MetConditions(realm.groups, members, [*zip(literal[::2], literal[1::2], strict=True)])
+        entries, sets, literals = (
+            ((key_classes >> shift) & np.uint64((1 << bits) - 1)).astype(np.int64) for shift, bits in PARTS
+        )
+        for number in np.unique(entries).tolist():
+            classes, entry = np.flatnonzero(entries == number), self.entries[number]
+            realm, codes = self._realms[entry.realm], literals[classes]
+            of_rows = {row: self._literal_groups[codes[row]] for row in np.flatnonzero(codes).tolist()}
+            met = {row: [*zip(each[::2], each[1::2], strict=True)] for row, each in of_rows.items()}
+            yield MetConditions(entry.name, classes, realm.groups, *realm.numbers.list_elements(sets[classes]), met)
 
     def _queues_in(self, group: Any) -> tuple[str, ...]:
         if not isinstance(group, frozenset):  # bindings are distinguished by their keys
@@ -264,14 +271,19 @@ class KeyClasses:
 
 
 class MetConditions(NamedTuple):
-    """Conditions that match, each as the exchange and the key of its bindings."""
+    """Conditions that key classes of one entry match, each as the exchange and the key of its bindings."""
 
+    exchange: str
+    """Name of the entry."""
+    classes: npt.NDArray[np.int64]
+    """Row -> index of its key class among those that were asked about."""
     groups: Sequence[tuple[str, str]]
-    """Those with wildcards that may match at an entry, the same for each of its key classes."""
-    members: list[int]
-    """Indices of those that match."""
-    literals: list[tuple[str, str]]
-    """Those without wildcards that match."""
+    """Conditions with wildcards that may match at the entry."""
+    rows: npt.NDArray[np.int64]
+    members: npt.NDArray[np.int64]
+    """Indices of those that match in ``groups``, parallel to ``rows``, which ascend."""
+    literals: Mapping[int, Sequence[tuple[str, str]]]
+    """Row -> conditions without wildcards that match, if any."""
 
 
 def list_words(topology: Topology) -> set[str]:
@@ -324,8 +336,8 @@ class _Conditions:
                 yield AMQP.split(key), group
 
 
-Decide = Callable[[int, Column, int], int]
-"""Function from a key class, and a column and row with a key of this class, to the answer for the whole class."""
+Decide = Callable[[KeyArray, Column, Sequence[int]], Sequence[int]]
+"""Function from key classes, and a column and for each class a row with a key of it, to the answers for the classes."""
 
 
 class KeyDecisions:
@@ -360,9 +372,7 @@ class KeyDecisions:
         missing = np.flatnonzero((numbers == 0) & (key_classes != NO_CLASS))
         if len(missing):
             new, first, which = np.unique(key_classes[missing], return_index=True, return_inverse=True)
-            rows = missing[first].tolist()
-            pairs = zip(new.tolist(), rows, strict=True)
-            answers = [self._decide(key_class, column, row) for key_class, row in pairs]
+            answers = self._decide(new, column, missing[first].tolist())
             begin = len(self.answers)
             self.answers = np.append(self.answers, np.array(answers, np.int32))
             self._numbers.put(new, np.arange(begin, begin + len(new), dtype=np.int32))

@@ -13,7 +13,6 @@ class that route differently, and the tests look for that.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,13 +25,13 @@ from bindings.counts.columnar.arrays.hashing import CHUNK, split_chunks
 from bindings.counts.columnar.arrays.rows import build_messages, find_rows_with_copies
 from bindings.counts.columnar.classes.header_classes import HeaderClasses
 from bindings.counts.columnar.classes.known import KnownAddresses
-from bindings.counts.outcome import Outcome, OutcomeExplorer, sort_bindings
+from bindings.counts.columnar.classes.own_bindings import OwnBindings
+from bindings.counts.outcome import Outcome, OutcomeExplorer
 from exchange.arrays.columns import Column
 from exchange.arrays.table import IntArray, KeyArray
 from exchange.entities.entities import Binding
-from exchange.kinds import Decider, can_delay, find_kind
 from exchange.routing.columns.addresses import RowAddresses, find_addresses
-from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions, PublishedExchange
+from exchange.routing.columns.key_classes import STATES, KeyClasses, KeyDecisions
 from exchange.routing.columns.routing_inputs import ALONE, HEADERS, find_special_exchanges
 from exchange.topology.topology import Topology
 from exchange.values.field_values import resolve_type
@@ -92,26 +91,19 @@ class Classifier:
     ) -> None:
         self._topology: Final = topology
         self._explorer: Final = OutcomeExplorer(topology, at_once=at_once)
-        self._bindings_of_key: Final[dict[tuple[str, str], list[int]]] = {}
-        """Exchange that only compares keys, and key of bindings -> their numbers."""
-        compares = {n for n, each in topology.exchanges.items() if n and find_kind(each).decider is Decider.KEY}
-        for number, binding in enumerate(sort_bindings(topology)):
-            if binding.source in compares and not can_delay(topology.exchanges[binding.source]):
-                self._bindings_of_key.setdefault((binding.source, binding.routing_key), []).append(number)
-        self._bindings_of_group: Final[dict[str, list[Sequence[int]]]] = {}
-        """Exchange of an entry -> for each group of conditions that its messages may meet, its own bindings."""
         self._special: Final = find_special_exchanges(topology)
         found = _FoundClasses(KeyClasses(topology, _encode, states))
         shared = like is not None and like._has_key_classes_of(topology, found.key_classes)
         self._found: Final[_FoundClasses] = like._found if like is not None and shared else found
         self._key_classes: Final = self._found.key_classes
+        self._own: Final = OwnBindings(topology, self._key_classes)
         self._entries: Final = self._key_classes.entries
         # Exchange name of a message -> code. For an exchange that accepts messages: its index among the entries. For
         # any other name: ~class of the refusal, which is less than 0; ~code is the class again.
         self._codes: Final = {entry.name: number for number, entry in enumerate(self._entries)}
         self._outcomes: Final[list[Outcome]] = []
         self._by_outcome: Final[dict[Outcome, int]] = {}
-        self._decisions: Final = KeyDecisions(self._key_classes, self._class_of_key, BY_MESSAGE)
+        self._decisions: Final = KeyDecisions(self._key_classes, self._classes_of_keys, BY_MESSAGE)
         """For each key class, its class, or the mark ``BY_HEADERS`` or ``BY_MESSAGE``."""
         headers = dict.fromkeys(header for entry in self._entries for header in entry.inputs.headers)
         self._header_classes: Final = HeaderClasses(headers, self._asking(topology), topology.profile)
@@ -202,19 +194,25 @@ class Classifier:
                 self._codes[name] = code
         return code
 
-    def _class_of_key(self, key_class: int, column: Column, row: int) -> int:
+    def _classes_of_keys(self, key_classes: KeyArray, column: Column, rows: Sequence[int]) -> list[int]:
+        """Return the class of each key class, of which a row has a key; a mark if the key does not determine it.
+
+        Where the key class matches bindings that lead to queues only, these are the outcome, and the router is not
+        asked. Where it matches none, an alternate exchange may take the message.
+        """
+        each = zip(self._own.list_outcomes(key_classes), key_classes.tolist(), rows, strict=True)
+        return [
+            self._class_by_router(key_class, column, row) if own is None else self._class_of(own)
+            for own, key_class, row in each
+        ]
+
+    def _class_by_router(self, key_class: int, column: Column, row: int) -> int:
         """Route one key of a key class, and return its class, or a mark if the key does not determine the outcome.
 
         The message is routed without headers. If it passes an exchange that reads headers, other messages of the key
-        class may be routed differently. Where the key class matches bindings that lead to queues only, these are the
-        outcome, and the router is not asked. Where it matches none, an alternate exchange may take the message.
+        class may be routed differently.
         """
         entry = self._key_classes.entry_of(key_class)
-        numbers = self._bindings_met(entry, key_class)
-        if numbers:
-            own = self._explorer.outcome_of_bindings(entry.name, numbers)
-            if own is not None:
-                return self._class_of(own)
         outcome = self._explorer.outcome(Message(entry.name, unescape(column.key(row).decode())))
         needs = {self._special.get(name) for name in (*outcome.exchanges, *outcome.possible_exchanges)}
         if outcome.refused or ALONE in needs:
@@ -222,19 +220,6 @@ class Classifier:
         if HEADERS in needs:
             return BY_HEADERS
         return self._class_of(outcome)
-
-    def _bindings_met(self, entry: PublishedExchange, key_class: int) -> list[int]:
-        """Return the numbers of the bindings of an entry that match, if it only compares keys."""
-        met = self._key_classes.conditions_of(key_class)
-        of_group = self._bindings_of_group.get(entry.name)
-        if of_group is None:
-            of_group = [self._bindings_of_key.get(each, ()) if each[0] == entry.name else () for each in met.groups]
-            self._bindings_of_group[entry.name] = of_group
-        numbers = list(chain.from_iterable([of_group[group] for group in met.members]))
-        for condition in met.literals:
-            if condition[0] == entry.name:
-                numbers += self._bindings_of_key.get(condition, ())
-        return numbers
 
     def _class_of(self, outcome: Outcome) -> int:
         number = self._by_outcome.get(outcome)
