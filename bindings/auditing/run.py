@@ -236,9 +236,7 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Pat
         refuse_within(FilePath(cache), paths, "kept results")
         memory = FormatMemory(FilePath(cache))
     recognise = recognise_format if memory is None else memory.recognise
-    # A cache is asked by formats, and keeps them.
-    late = memory is None
-    found = drop_repeats([detect(path, mapping, recognise, late=late) for path in paths if path not in topics])
+    found = drop_repeats([detect(path, mapping, recognise, late=True) for path in paths if path not in topics])
     if memory is not None:
         memory.save()
     repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from bindings.archive.formats.detect import Archive
+from bindings.archive.formats.recognition import FORMATS
 from bindings.archive.inspection import Account
 from bindings.archive.places import Place
 from bindings.archive.reading import Format
@@ -60,6 +61,10 @@ MAX_ENTRY_BYTES: Final = 256 << 20
 """Maximum size of an entry in bytes, before its results are compressed."""
 MAX_PARTS: Final = 64
 """Maximum number of parts of the topology that are remembered: most files need the same."""
+NOT_KEPT: Final = frozenset(
+    form.name for form in FORMATS if form.in_place or type(form).is_companion is not Format.is_companion
+)
+"""Names of formats whose files others belong to, or that are written in place: a file does not say if it is new."""
 ENTRY: Final = re.compile(r"([0-9a-f]{40})-[0-9a-f]{40}\.tally")
 """Name of an entry; no other file of the folder is read or removed."""
 UNFINISHED: Final = re.compile(rf"\.{ENTRY.pattern}\.[0-9]+\.part")
@@ -126,7 +131,7 @@ class TallyCache:
         Not kept are files that others belong to, that are written in place, or that were changed just now, and what
         code of the user's decides. Raises InputError for a file that is not there.
         """
-        if self._has_code or form.in_place or type(form).is_companion is not Format.is_companion:
+        if self._has_code or form.name in NOT_KEPT:
             return None
         version = identify_version(place, self._now)
         return None if version is None else hash_parts(version, pickle.dumps(form), self._counted.encode())
@@ -160,7 +165,12 @@ class TallyCache:
         return None
 
     def save(self, key: str, results: Results) -> None:
-        """Keep the results of a file, unless they are too large. Raises InputError if the folder cannot be written."""
+        """Keep the results of a file, unless they are too large, or of a format of which none are kept.
+
+        Raises InputError if the folder cannot be written.
+        """
+        if not NOT_KEPT.isdisjoint(kind.format for kind in results.account.detected.kinds):
+            return
         tally: Tally = results.values[0]
         facts, groups = list_table(tally.facts), list_table(tally.groups)
         exchanges = {outcome.exchange for outcome in facts.names}

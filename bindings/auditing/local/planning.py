@@ -79,9 +79,13 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> 
 
 
 def plan_file(path: Place, form: Format) -> list[Task]:
-    """Return the tasks of one file, whatever else is in its archive. Raises InputError if it cannot be opened."""
+    """Return the tasks of one file, whatever else is in its archive; one of many is not opened, as in `plan_files`.
+
+    Raises InputError if it cannot be opened.
+    """
     file = PlannedFile(_make_absolute(path), form, read_file_size(path))
-    splits = form.plan(file.path, SPLIT_BYTES) or [Split(file.path)]
+    is_one = isinstance(form, Undetected) and file.size <= SPLIT_BYTES
+    splits = ([] if is_one else form.plan(file.path, SPLIT_BYTES)) or [Split(file.path)]
     return group_into_tasks([(file, splits)], MAX_TASK_BYTES)
 
 

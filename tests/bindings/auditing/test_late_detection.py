@@ -25,8 +25,9 @@ from bindings.archive.inspection import Account
 from bindings.archive.places import Place
 from bindings.archive.reading import Format
 from bindings.archive.sums import Detected, FileKind
+from bindings.archive.unpacking import read_head
 from bindings.auditing.estimate import estimate_audit
-from bindings.auditing.local import planning, workers
+from bindings.auditing.local import planning, recognised, workers
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CoverageStudy
 from bindings.auditing.local.tasks import Results, Task, decode_account, encode_account
@@ -76,8 +77,8 @@ def outcome_of(call: Callable[[], object]) -> object:
         return type(error), str(error)
 
 
-def report_on(topology: Topology, roots: Sequence[Path]) -> object:
-    return json.loads(encode_json(replace(audit(topology, roots, selection=Selection(None)), made=0)))
+def report_on(topology: Topology, roots: Sequence[Path], cache: Path | None = None) -> object:
+    return json.loads(encode_json(replace(audit(topology, roots, selection=Selection(None), cache=cache), made=0)))
 
 
 def estimate(topology: Topology, root: Path) -> object:
@@ -106,6 +107,41 @@ def test_reports_and_estimates_are_the_same(listed: list[tuple[str, int]], most:
                 report = outcome_of(lambda: report_on(KNOWN, [root, inner]))
                 found.append((report, outcome_of(lambda: estimate(KNOWN, root))))
     assert found[0] == found[1]
+
+
+@given(FOLDERS, st.lists(st.integers(0, 4) | st.just(1_000_000), min_size=2, max_size=4), st.data())
+@example([("", 0), *[("a", kind) for kind in range(len(KINDS))]], [0, 0, 1_000_000, 0], None)
+def test_reports_with_a_cache_are_the_same(
+    listed: list[tuple[str, int]], counts: list[int], data: st.DataObject | None
+) -> None:
+    """Whatever was in it before, also when files have changed."""
+    with TemporaryDirectory() as folder, patch.object(recognised, "SETTLED_SECONDS", -1e9):
+        root = Path(folder, "in")
+        write(root, listed)
+        for count in counts:
+            with late(1_000_000):
+                wanted = outcome_of(lambda: report_on(KNOWN, [root]))
+            with late(count):
+                assert outcome_of(lambda: report_on(KNOWN, [root], Path(folder, "cache"))) == wanted
+            if data is not None and data.draw(st.booleans()):
+                write(root, [data.draw(st.tuples(st.just("a"), st.integers(0, len(KINDS) - 1)))])
+
+
+def test_a_cache_opens_no_file_of_many_again(tmp_path: Path) -> None:
+    write(tmp_path / "in", [(f"{number:02}", number % 9) for number in range(detecting.MOST_DETECTED + 1)])
+    opened: list[str] = []
+
+    def look(*given: Any) -> Any:
+        opened.append(str(given[0]))
+        return read_head(*given)
+
+    with patch.object(recognised, "SETTLED_SECONDS", -1e9):
+        first = report_on(KNOWN, [tmp_path / "in"], tmp_path / "cache")
+        with patch.object(recognition, "read_head", look):
+            traffic = open_traffic([str(tmp_path / "in")], cache=tmp_path / "cache")
+            assert not opened
+            assert report_on(KNOWN, [tmp_path / "in"], tmp_path / "cache") == first
+    assert {type(form).__name__ for _, form in traffic.archives[0].files[1:]} == {"Undetected"}
 
 
 def test_only_the_first_of_many_files_is_looked_at_before(tmp_path: Path) -> None:
