@@ -33,9 +33,9 @@ from bindings.archive.names import escape, to_text_array, unescape
 from exchange.errors import InputError
 from exchange.values.field_json import encode
 from exchange.values.field_text import decode_field
-from exchange.values.field_values import RANGES, Typed, resolve_type
+from exchange.values.field_values import RANGES, TYPES, Typed, resolve_type
 
-__all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows"]
+__all__ = ["TABLE", "TableBuilder", "decode_tables", "decode_field", "encode_field", "find_wrong_rows", "restore_table"]
 
 LOWEST, HIGHEST = RANGES["long"]
 DIGITS: Final = 300
@@ -246,6 +246,29 @@ def _find_sound_fields(types: pa.Array, values: pa.Array) -> np.ndarray[tuple[in
         is_flat = pc.match_substring_regex(values.take(arrays), FLAT_ARRAY)
         sound[arrays] = np.asarray(pc.fill_null(is_flat, fill_value=False))
     return sound
+
+
+def restore_table(table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the table of an object of encoded fields, as Spark writes a table to JSON; None for any other object.
+
+    Each of its values is an object of a type and a text, of which Spark leaves out a null. A table of AMQP with such
+    tables only, of another program, looks the same, and is taken for one of these, as in Parquet. Raises InputError for
+    a text that is not of its type.
+    """
+    if not table or not all(isinstance(each, Mapping) and _is_encoded(each) for each in table.values()):
+        return None
+    restored: dict[str, Any] = {}
+    for name, each in table.items():
+        text, kind = each.get("value"), each["type"]
+        restored[unescape(name)] = decode_field(kind, unescape(text) if kind == "longstr" else text)
+    return restored
+
+
+def _is_encoded(field: Mapping[str, Any]) -> bool:
+    kind, text = field.get("type"), field.get("value")
+    if not isinstance(kind, str) or kind not in TYPES or not field.keys() <= {"type", "value"}:
+        return False
+    return text is None if kind == "void" else isinstance(text, str)
 
 
 def decode_tables(array: pa.MapArray) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from bindings.archive.columns import (
     to_name,
     to_table,
 )
-from bindings.archive.fields import TABLE, TableBuilder
+from bindings.archive.fields import TABLE, TableBuilder, restore_table
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import TEXTS_ONLY, Bad
 from bindings.archive.record import SCHEMA, UNHELD, make_empty_column, sift_rows
@@ -72,14 +72,24 @@ def describe_columns(schema: pa.Schema, places: Mapping[str, str]) -> str:
 
 
 def _has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
-    """Return whether the column of headers is a map of texts, in which all values have lost their types."""
+    """Return whether the column of headers is a map of texts, in which all values have lost their types.
+
+    A list of names and texts, in pairs or in turn, is one as well.
+    """
     found = find_first_name(schema.names, places.get("headers", "="))
     kind = schema.field(found[0]).type if found else None
     words = found[1] if found else []
     while words and kind is not None and pa.types.is_struct(kind):
         name, words = find_first_name([each.name for each in kind], ".".join(words)) or ("", [])
         kind = kind.field(name).type if name else None
-    return kind is not None and not words and pa.types.is_map(kind) and is_text(kind.item_type)
+    if kind is None or words:
+        return False
+    if pa.types.is_map(kind):
+        return is_text(kind.item_type)
+    items = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
+    if items is not None and pa.types.is_struct(items) and items.get_field_index("value") >= 0:
+        items = items.field("value").type
+    return items is not None and is_text(items)
 
 
 def read_foreign(
@@ -378,7 +388,9 @@ def _each(array: pa.Array, name: str, wrong: dict[int, str]) -> pa.MapArray:
             table = to_table(value, name)
             if drop_nulls:
                 table = {key: each for key, each in table.items() if each is not None}
-            if isinstance(value, str | bytes):
+            if not pa.types.is_map(array.type) and (restored := restore_table(table)) is not None:
+                table = restored
+            elif isinstance(value, str | bytes):
                 table = dict(getattr(decode_message({name: table}), name))
             if any(
                 isinstance(key, str) and len(key.encode("utf-8", "surrogateescape")) > SHORTSTR_BYTES for key in table

@@ -14,7 +14,8 @@
 
 Unknown fields are ignored. Names and keys have at most 255 bytes, as in AMQP, except in lines with an ``origin``: names
 that were copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped:
-see `bindings.archive.rabbitmq.firehose`.
+see `bindings.archive.rabbitmq.firehose`. Rows of columns, as Spark writes them, are records, too, and so are lines with
+their headers: see `bindings.archive.formats.row_lines`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from bindings.archive.formats.record_line import Recorded, RecordLine
+from bindings.archive.formats.row_lines import is_row, read_row, restore_line
 from bindings.archive.names import escape, has_nul
 from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
 from bindings.archive.places import AnyPath, Place
@@ -63,7 +65,7 @@ KNOWN: Final = pa.schema([
 ])  # fmt: skip
 """Fields that Arrow reads exactly as `add_line` does; headers must be empty, since Arrow would guess types."""
 
-SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated"})
+SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated", "cc"})
 """Fields that only `add_line` reads."""
 SURE_SECONDS: Final = 9e9
 """Seconds less than this have exact microseconds as a double."""
@@ -191,6 +193,11 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
         if value.get(name) is None:
             raise InputError(f"no {name}")
     origin = value.get("origin")
+    if origin is None:
+        if is_row(value):
+            rows.add_record(read_row(value))
+            return None
+        value = restore_line(value)
     is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
     message = decode_message(value, any_length=is_copied)
     time = parse_time(value.get("timestamp"))

@@ -226,14 +226,15 @@ def test_what_is_no_table_is_refused(value: Any) -> None:
         to_table(value, "headers")
 
 
-def test_bindings_that_ask_for_lost_types_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["map", "key and value", "in turn"])
+def test_bindings_that_ask_for_lost_types_are_counted(tmp_path: Path, form: str) -> None:
     """Only where an archive has texts only, and only those that ask for more than texts."""
     bindings = [
         Binding.to_queue("h", "q", "", {"n": 5, "t": "a"}), Binding.to_queue("h", "q", "", {"t": "a"}),
         Binding.to_queue("t", "q", "a", {"n": 5}),
     ]  # fmt: skip
     topology = Topology([Exchange("h", "headers"), Exchange("t", "topic")], [Queue("q")], bindings)
-    texts = write(tmp_path / "t.parquet", exchange=["h"] * ROWS, routing_key=["k"] * ROWS, headers=FORMS["map"])
+    texts = write(tmp_path / "t.parquet", exchange=["h"] * ROWS, routing_key=["k"] * ROWS, headers=FORMS[form])
     typed = write(tmp_path / "j.parquet", exchange=["h"] * ROWS, routing_key=["k"] * ROWS, headers=FORMS["JSON text"])
     (caveat,) = [each for each in audit(topology, texts).caveats if "texts only" in each]
     assert caveat.startswith("1 binding asks for numbers")
