@@ -13,7 +13,7 @@ for the queues that they lose and gain. Which of the two a comparison has depend
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
@@ -180,9 +180,13 @@ class Comparison:
             self.many,
         ).bound()
 
+    def folds(self, changes: int) -> bool:
+        """Return whether this many changes are too many to show each, or changes of this comparison were folded."""
+        return changes > CHANGES or self.is_folded
+
     def bound(self) -> Comparison:
         """Return this comparison with folded changes, if any is or they are more than `CHANGES`."""
-        if len(self.changes) <= CHANGES and not self.is_folded:
+        if not self.folds(len(self.changes)):
             return self
         return replace(self, changes=sum_by_key((each.fold(self.many), facts) for each, facts in self.changes.items()))
 
@@ -200,14 +204,16 @@ def list_bindings_alone(topology: Topology, other: Topology) -> list[tuple[int, 
     return [(number, each) for number, each in enumerate(sort_bindings(topology)) if each not in others]
 
 
-def count_queues(changes: Mapping[OutcomeChange, ChangeFacts]) -> dict[MessageSum, int]:
-    """Return the sums of queues that messages with these changes lose and gain."""
-    counts = Counter[MessageSum]()
-    for change, facts in changes.items():
-        for what, queues in (("lost", change.lost), ("gained", change.gained), ("unsure", change.unsure)):
+def count_queues(changes: Iterable[tuple[OutcomeChange, int]]) -> dict[MessageSum, int]:
+    """Return the sums of queues that messages lose and gain, given changes and the number of messages of each."""
+    lost, gained, unsure = Counter[str](), Counter[str](), Counter[str]()
+    for change, messages in changes:
+        for counts, queues in ((lost, change.lost), (gained, change.gained), (unsure, change.unsure)):
             for queue in queues:
-                counts[MessageSum(what, name=queue)] += facts.messages  # type: ignore[arg-type]
-    return counts
+                counts[queue] += messages
+    sums = {MessageSum("lost", name=queue): number for queue, number in lost.items()}
+    sums |= {MessageSum("gained", name=queue): number for queue, number in gained.items()}
+    return sums | {MessageSum("unsure", name=queue): number for queue, number in unsure.items()}
 
 
 def change_of(before: Outcome, after: Outcome) -> OutcomeChange | None:

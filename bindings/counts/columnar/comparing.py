@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from bindings.archive.names import unescape
 from bindings.counts.columnar.arrays.hashing import hash_column
+from bindings.counts.columnar.arrays.ranges import Indices, compute_offsets
 from bindings.counts.columnar.arrays.rows import BatchCollector, choose_partitions, find_columns
 from bindings.counts.columnar.arrays.spans import Spans, compute_weights, count_by_number
 from bindings.counts.columnar.classes.classes import STATES, AddressClasses, Classifier
@@ -40,6 +42,7 @@ from bindings.counts.comparison import (
 )
 from bindings.counts.groups import PIECE, Pairs, pair
 from bindings.counts.sketch import FREQUENT, Frequent, FrequentItem, merge_summaries
+from bindings.counts.witness import keep_witnesses
 from exchange.arrays.table import IntArray, IntTable, KeyArray, pack_pairs
 from exchange.limits import CHANGES, OUTCOMES
 from exchange.partition.batch import UNDECIDED
@@ -148,22 +151,35 @@ class Comparer:
         met = np.flatnonzero(self._pair_spans.messages)
         for begin in range(0, len(met), PIECE):
             self._add_sums(met[begin : begin + PIECE], sums)
+        numbers = np.flatnonzero(self._spans.messages)
         changes = list(self._changes)
-        facts = {
-            changes[number]: ChangeFacts(
-                self._spans.get_group(number),
-                self._distinct.get_group(number),
-                self._witnesses.get_group(number),
-                self._shapes[number],
-            )
-            for number in np.flatnonzero(self._spans.messages).tolist()
-        }
-        sums.update(count_queues(facts))
+        names = [changes[number] for number in numbers.tolist()]
+        sums.update(count_queues(zip(names, self._spans.messages[numbers].tolist(), strict=True)))
+        if self._total.folds(len(names)):
+            names = [each.fold(self._zero.many) for each in names]
         sums = +sums  # without those of no message
-        self._total += replace(self._zero, sums=sums, changes=facts, moves=self._moves)
+        self._total += replace(self._zero, sums=sums, changes=self._add_up(names, numbers), moves=self._moves)
         if len(self._pairs) > MOST_PAIRS:
             self._forget()
         self._reset()
+
+    def _add_up(self, names: Sequence[OutcomeChange], numbers: Indices) -> dict[OutcomeChange, ChangeFacts]:
+        """Return the facts of changes, given the name of each number; those of one name are added at once."""
+        groups: dict[OutcomeChange, int] = {}
+        of = np.array([groups.setdefault(name, len(groups)) for name in names], np.int64)
+        order = np.argsort(of, kind="stable")
+        rows, of = numbers[order], of[order]
+        spans, keys = self._spans.all().merge(rows, of, len(groups)), self._distinct.merge(rows, of)
+        ends, listed = compute_offsets(of, len(groups)).tolist(), rows.tolist()
+        return {
+            name: ChangeFacts(
+                spans.get_group(number),
+                keys.get_group(number),
+                keep_witnesses(chain.from_iterable(map(self._witnesses.get_group, listed[begin:end]))),
+                merge_summaries(*map(self._shapes.__getitem__, listed[begin:end])),
+            )
+            for (name, number), begin, end in zip(groups.items(), ends, ends[1:], strict=False)
+        }
 
     def _add_sums(self, numbers: npt.NDArray[np.intp], sums: Counter[MessageSum]) -> None:
         """Add the sums of the messages of these pairs."""
@@ -289,25 +305,35 @@ class Comparer:
         order = np.lexsort((shapes[rows], -counts, groups[rows]))
         rows, counts = rows[order], counts[order]
         starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-            # Cut as `merge_summaries` does, but by hash, so that only the shapes that stay become texts.
-            error = int(counts[start + FREQUENT]) if end - start > FREQUENT else 0
-            kept = slice(start, min(end, start + FREQUENT))
-            texts = [unescape(key) for key in keys.take(pa.array(rows[kept])).to_pylist()]
-            listed = zip(shapes[rows[kept]].tolist(), texts, (counts[kept] - error).tolist(), strict=True)
-            items = [FrequentItem(self._format_shape(shape, key), count, key) for shape, key, count in listed if count]
-            number = int(groups[rows[start]])
+        sizes = np.diff(starts, append=len(rows))
+        # Cut as `merge_summaries` does, but by hash, so that only the shapes that stay become texts.
+        errors = np.zeros(len(starts), np.int64)
+        errors[sizes > FREQUENT] = counts[starts[sizes > FREQUENT] + FREQUENT]
+        of = np.repeat(np.arange(len(starts)), sizes)
+        counts -= errors[of]
+        kept = np.flatnonzero((np.arange(len(rows)) - starts[of] < FREQUENT) & (counts > 0))
+        examples = [*map(unescape, keys.take(pa.array(rows[kept])).to_pylist())]
+        texts = self._format_shapes(shapes[rows[kept]].tolist(), examples)
+        items = [*map(FrequentItem, texts, counts[kept].tolist(), examples)]
+        ends = compute_offsets(of[kept], len(starts)).tolist()
+        each = zip(groups[rows[starts]].tolist(), errors.tolist(), ends, ends[1:], strict=False)
+        for number, error, begin, end in each:
+            known = self._shapes.get(number)
+            if known is None and end == begin + 1:
+                self._shapes[number] = Frequent((items[begin],), error)
+                continue
             # A word of a key may itself be ``*``, so two shapes may have one text: each item becomes a summary of its
             # own, and the merge adds their counts.
-            each = [Frequent((item,)) for item in items]
-            self._shapes[number] = merge_summaries(self._shapes.get(number, Frequent()), *each, Frequent((), error))
+            added = [Frequent((item,)) for item in items[begin:end]]
+            self._shapes[number] = merge_summaries(known or Frequent(), *added, Frequent((), error))
 
-    def _format_shape(self, shape: int, key: str) -> str:
-        text = self._shape_texts.get(shape)
-        if text is None:
-            words = zip(*(classifier.shape(key) for classifier in self._classifiers), strict=True)
-            named = [first if second is None else second for first, second in words]
-            text = ".".join(["*" if word is None else word for word in named])
-            if len(self._shape_texts) < REMEMBERED:
-                self._shape_texts[shape] = text
-        return text
+    def _format_shapes(self, shapes: Sequence[int], keys: Sequence[str]) -> list[str]:
+        """Return the text of each shape, of which a key is given."""
+        new = {shape: key for shape, key in zip(shapes, keys, strict=True) if shape not in self._shape_texts}
+        both = zip(*(classifier.shapes([*new.values()]) for classifier in self._classifiers), strict=True)
+        named = ([one if other is None else other for one, other in zip(*each, strict=True)] for each in both)
+        texts = [".".join(["*" if word is None else word for word in words]) for words in named]
+        found = dict(zip(new, texts, strict=True))
+        listed = [found[shape] if shape in found else self._shape_texts[shape] for shape in shapes]
+        self._shape_texts.update(islice(found.items(), REMEMBERED - len(self._shape_texts)))
+        return listed

@@ -12,6 +12,7 @@ must lie in one slot of the whole archive's timeline, and exchange and key must 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -87,7 +88,7 @@ class Tallier:
         self._distinct = Registers()
         self._samples = Samples()
         self._hot = HeavyHitters()
-        self._shapes = HeavyHitters(self._shape)
+        self._shapes = HeavyHitters(self._format_shapes)
         self._sketched = 0, np.zeros(0, np.int32)
         """Age of the known addresses, and number of one -> class to whose sketches its key was added last."""
 
@@ -235,8 +236,9 @@ class Tallier:
         self._sketched = known.age, before
         return np.flatnonzero(new)
 
-    def _shape(self, key: str) -> str:
-        return ".".join(["*" if word is None else word for word in self._classifier.shape(key)])
+    def _format_shapes(self, keys: Sequence[str]) -> list[str]:
+        shapes = self._classifier.shapes(keys)
+        return [".".join(["*" if word is None else word for word in each]) for each in shapes]
 
 
 def _encode_exchanges(batch: pa.RecordBatch) -> pa.RecordBatch:

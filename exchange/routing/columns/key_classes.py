@@ -254,20 +254,19 @@ class KeyClasses:
             realm, codes = self._realms[entry.realm], literals[classes]
             of_rows = {row: self._literal_groups[codes[row]] for row in np.flatnonzero(codes).tolist()}
             met = {row: [*zip(each[::2], each[1::2], strict=True)] for row, each in of_rows.items()}
-            yield MetConditions(entry.name, classes, realm.groups, *realm.numbers.list_elements(sets[classes]), met)
+            rows, members = realm.numbers.list_elements(sets[classes])
+            yield MetConditions(entry.name, classes, realm.groups, rows, members, met)
 
     def _queues_in(self, group: Any) -> tuple[str, ...]:
         if not isinstance(group, frozenset):  # bindings are distinguished by their keys
             return ()
         return tuple([name for kind, name in group if kind == "queue" and name in self._queues])
 
-    def shape(self, key: str) -> tuple[str | None, ...]:
-        """Return the words of a key, with None for each word that no binding names."""
-        words = key.split(".") if key else []
-        if not words:
-            return ()
-        numbers = self._numbers_of(words).tolist()
-        return tuple([word if number else None for word, number in zip(words, numbers, strict=True)])
+    def shapes(self, keys: Sequence[str]) -> Iterator[list[str | None]]:
+        """Yield the words of each key, with None for each word that no binding names; best asked for many keys."""
+        words = [key.split(".") if key else [] for key in keys]
+        numbers = iter(self._numbers_of([word for each in words for word in each]).tolist())
+        return ([word if next(numbers) else None for word in each] for each in words)
 
 
 class MetConditions(NamedTuple):

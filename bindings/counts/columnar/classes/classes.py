@@ -138,9 +138,9 @@ class Classifier:
         """Number of sets of patterns that keys have matched so far."""
         return self._key_classes.sets
 
-    def shape(self, key: str) -> tuple[str | None, ...]:
-        """Return the words of a key, with None for each word that no binding names."""
-        return self._key_classes.shape(key)
+    def shapes(self, keys: Sequence[str]) -> Iterator[list[str | None]]:
+        """Yield the words of each key, with None for each word that no binding names; best asked for many keys."""
+        return self._key_classes.shapes(keys)
 
     def classify(self, batch: pa.RecordBatch) -> Classes:
         """Return the class of each row of a batch of `bindings.archive.record.SCHEMA`; only ``columns`` are read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,11 +29,11 @@ MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 class HeavyHitters:
     """The heavy hitters of groups: a `bindings.counts.sketch.Frequent` per group. Groups are numbered from 0.
 
-    With ``shape``, keys of one hash are counted under the shape of their smallest key.
+    With ``shapes``, which returns the shape of each key, keys of one hash are counted under that of their smallest key.
     """
 
-    def __init__(self, shape: Callable[[str], str] | None = None) -> None:
-        self._shape: Final = shape
+    def __init__(self, shapes: Callable[[Sequence[str]], Sequence[str]] | None = None) -> None:
+        self._shapes: Final = shapes
         self._known = _Candidates(
             np.zeros(0, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.int64), pa.array([], pa.string())
         )
@@ -69,9 +69,9 @@ class HeavyHitters:
         self._reserve(number)
         groups, _, counts, keys = self._known
         of, errors = groups.astype(np.int64), self._errors[:number]
-        if self._shape is None:
+        if self._shapes is None:
             return Summaries(of, keys, counts, None, errors)
-        texts = [escape(self._shape(unescape(key))) for key in keys.to_pylist()]
+        texts = [*map(escape, self._shapes([*map(unescape, keys.to_pylist())]))]
         summaries = Summaries(of, pa.array(texts, pa.string()), counts, keys, errors)
         same = np.arange(number)
         return summaries.merge(same, same, number)  # shapes of two hashes may have one text
@@ -89,7 +89,7 @@ class HeavyHitters:
         groups, hashes, counts = (np.concatenate(column) for column in columns[:3])
         keys = pa.concat_arrays(columns[3])
         self._pending, self._waiting = [], 0
-        order = np.lexsort((hashes, groups) if self._shape is None else (rank_texts(keys), hashes, groups))
+        order = np.lexsort((hashes, groups) if self._shapes is None else (rank_texts(keys), hashes, groups))
         sums = sum_items(groups, hashes, counts, len(self._errors), order)
         self._errors += sums.errors
         rows = sums.rows
