@@ -364,9 +364,11 @@ class InletReader:
             if self._is_draining and self._is_stuck():
                 raise _Stuck
             self._moved.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK):
-                    await self._moved.wait()
+            look = asyncio.get_running_loop().call_later(LOOK, self._moved.set)
+            try:
+                await self._moved.wait()
+            finally:
+                look.cancel()
 
     def _is_stuck(self) -> bool:
         """Return whether nothing can be settled, and no target still has to answer for what it was sent."""

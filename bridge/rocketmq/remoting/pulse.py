@@ -51,6 +51,7 @@ class Pulse:
         self, client: Client, topics: Iterable[str], *, replicas: bool, failed: Callable[[BaseException], None]
     ) -> None:
         self._client: Final = client
+        self._name_servers: Final = client.settings.name_servers
         self._topics: Final = tuple(topics)
         self._replicas: Final = replicas
         self._failed: Final = failed
@@ -123,7 +124,7 @@ class Pulse:
         that have left the routes.
         """
         topic = self._topics[0] if self._topics else ""
-        to_watch = {NAME_SERVERS: WatchedServer(self._client.settings.name_servers, topic), **dict(self._in_routes())}
+        to_watch = {NAME_SERVERS: WatchedServer(self._name_servers, topic), **dict(self._in_routes())}
         if self._replicas:
             now = self._loop.time()
             for name, watched in self._watched.items():
