@@ -292,7 +292,7 @@ def rocketmq_simulated() -> Iterator[None]:
     clock: Any = SimpleNamespace(monotonic=now)
     with ExitStack() as stack:
         for name, replaced in {
-            "remoting.channel.Channel.open": classmethod(connect), "remoting.channel.SCAN_SECONDS": 0.25,
+            "remoting.channel.Channel.open": classmethod(connect),
             "remoting.connections.time": clock, "producer.tries.time": clock,
             "consumer.group.now_ms": lambda: round(now() * 1_000), "producer.tries.now_ms": lambda: 1,
         }.items():  # fmt: skip

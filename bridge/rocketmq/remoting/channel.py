@@ -25,7 +25,7 @@ from exchange.text.numbers import is_digits
 LOG: Final = logging.getLogger(__name__)
 
 SCAN_SECONDS: Final = 0.05
-"""Seconds between two scans of the table: maximum delay of a timeout."""
+"""Minimum number of seconds until the next scan of the table: maximum delay of a timeout."""
 
 HIGH_WATER: Final = 1 << 20
 """Number of bytes waiting for the socket at which `Channel.is_writable` turns false."""
@@ -172,9 +172,9 @@ class Channel(asyncio.Protocol):
         if self.closed:
             raise SendRequestError(f"{self.address}: the connection has ended")
         self._opaque = opaque = (self._opaque + 1) & OPAQUES
-        self._waiting[opaque] = answer, self._loop.time() + timeout, timeout
-        if self._scan is None:
-            self._scan = self._loop.call_later(SCAN_SECONDS, self._end_late)
+        deadline = self._loop.time() + timeout
+        self._waiting[opaque] = answer, deadline, timeout
+        self._scan_by(deadline)
         return opaque
 
     def encode(self, command: Command) -> bytes:
@@ -289,14 +289,23 @@ class Channel(asyncio.Protocol):
         if not self.closed:
             self.write(encode(response, self.settings.serialize_type))
 
+    def _scan_by(self, deadline: float) -> None:
+        """Scan the table at a deadline, and not before: a pull that waits for half a minute wakes nobody meanwhile."""
+        at = max(deadline, self._loop.time() + SCAN_SECONDS)
+        if self._scan is None or self._scan.when() > at:
+            if self._scan is not None:
+                self._scan.cancel()
+            self._scan = self._loop.call_at(at, self._end_late)
+
     def _end_late(self) -> None:
-        """End the requests whose deadline has passed; scan again later while others are under way."""
-        now = self._loop.time()
+        """End the requests whose deadline has passed; scan again by the deadline of the next."""
+        now, self._scan = self._loop.time(), None
         late = [(opaque, *request) for opaque, request in self._waiting.items() if request[1] <= now]
         for opaque, answer, _, timeout in late:
             del self._waiting[opaque]
             self._call(answer, RemotingTimeout(f"{self.address}: no answer in {timeout:.3g} s"))
-        self._scan = self._loop.call_later(SCAN_SECONDS, self._end_late) if self._waiting else None
+        if self._waiting:
+            self._scan_by(min([deadline for _, deadline, _ in self._waiting.values()]))
 
     def _call(self, answer: Callable[[Answer], None], outcome: Answer) -> None:
         """Call the function for an answer; its failure must not keep other requests from their answers."""

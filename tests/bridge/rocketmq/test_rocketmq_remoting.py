@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rocketmq.remoting.acl import Credentials
-from bridge.rocketmq.remoting.channel import FLUSH_BYTES, Channel, ChannelSettings
+from bridge.rocketmq.remoting.channel import FLUSH_BYTES, SCAN_SECONDS, Channel, ChannelSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode, find_response_name
 from bridge.rocketmq.remoting.command import (
     FRAME_MAX,
@@ -32,6 +32,7 @@ from bridge.rocketmq.remoting.errors import BrokerError, CommandError, RemotingE
 from exchange.partition.clients.rocketmq.send import EXCEPTIONS
 from tests.recorders import golden
 from tests.recorders.rocketmq_remoting import COMMANDS, CREDENTIALS, to_json
+from tests.support.virtual_loop import pass_time, run_virtually
 
 RECORDED = [golden.read(name) for name in golden.names("rocketmq-remoting-")]
 VERSIONS = [each["version"] for each in RECORDED]
@@ -211,3 +212,30 @@ def test_frames_of_a_turn_are_written_together_and_large_ones_at_once() -> None:
 
     large = FLUSH_BYTES + 4
     assert asyncio.run(work()) == [[], [300], [large], [large, 6], [FLUSH_BYTES], [FLUSH_BYTES]]
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 30)), min_size=1, max_size=8))
+def test_requests_end_by_their_deadlines_which_are_one_timer(requests: list[tuple[float, float]]) -> None:
+    late: list[float] = []
+    turns = 0
+
+    async def work() -> None:
+        loop, channel = asyncio.get_running_loop(), Channel("b:1", ChannelSettings())
+        scan = channel._end_late
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            scan()
+
+        channel._end_late = count  # type: ignore[method-assign]
+        for at, timeout in sorted(requests):
+            await pass_time(at - loop.time() if at > loop.time() else 0.0)
+            deadline = loop.time() + timeout
+            channel.expect(lambda _, due=deadline: late.append(loop.time() - due), timeout)  # type: ignore[misc]
+        await pass_time(40)
+
+    run_virtually(work())
+    assert len(late) == len(requests)
+    assert all(-1e-6 <= each <= SCAN_SECONDS + 1e-6 for each in late)
+    assert turns <= len(requests)
