@@ -10,6 +10,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
@@ -265,20 +266,29 @@ class ModelConsumer:
         if now < self._measured_at + 1:
             return
         self._measured_at = now
-        silent = self.host.is_silent
-        broker = {
-            "name": "b", "nodename": "b", "nodeid": 1, "source": "learned", "state": "DOWN" if silent else "UP",
-            "stateage": 0, "waitresp_cnt": 0, "rx": 0,
-        }  # fmt: skip
-        partitions = {
-            str(each): {
-                "leader": 1, "fetch_state": "active" if position >= 0 else "none", "lo_offset": 0,
-                "hi_offset": len(self.topic.partitions[each]), "ls_offset": self.topic.end_of(each),
-                "app_offset": position, "committed_offset": -1, "next_offset": -1,
-            }
-            for each, position in self.positions.items()
-            if each < len(self.topic.partitions)
-        }  # fmt: skip
-        group = {"state": "up", "join_state": "steady" if self.generation > 0 else "wait-join"}
-        text = {"brokers": {"b": broker}, "topics": {TOPIC: {"partitions": partitions}}, "cgrp": group}
-        self._settings["stats_cb"](json.dumps(text))
+        ends = [(len(records), self.topic.end_of(each)) for each, records in enumerate(self.topic.partitions)]
+        self._settings["stats_cb"](
+            _statistics(self.host.is_silent, self.generation > 0, (*self.positions.items(),), (*ends,))
+        )
+
+
+@lru_cache(1_000)
+def _statistics(
+    is_silent: bool, is_member: bool, positions: tuple[tuple[int, int], ...], ends: tuple[tuple[int, int], ...]
+) -> str:
+    """Return statistics; ``ends`` are of all partitions, and where those end that may be read."""
+    broker = {
+        "name": "b", "nodename": "b", "nodeid": 1, "source": "learned", "state": "DOWN" if is_silent else "UP",
+        "stateage": 0, "waitresp_cnt": 0, "rx": 0,
+    }  # fmt: skip
+    partitions = {
+        str(each): {
+            "leader": 1, "fetch_state": "active" if position >= 0 else "none", "lo_offset": 0,
+            "hi_offset": ends[each][0], "ls_offset": ends[each][1], "app_offset": position, "committed_offset": -1,
+            "next_offset": -1,
+        }
+        for each, position in positions
+        if each < len(ends)
+    }  # fmt: skip
+    group = {"state": "up", "join_state": "steady" if is_member else "wait-join"}
+    return json.dumps({"brokers": {"b": broker}, "topics": {TOPIC: {"partitions": partitions}}, "cgrp": group})

@@ -50,8 +50,8 @@ class _NoSockets(selectors.BaseSelector):
         return []
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer of which the loop need not know that it was cancelled."""
+class _Call(asyncio.TimerHandle):
+    """A call of which the loop need not know that it was cancelled."""
 
     def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
         self._context = copy_context() if context is None else context
@@ -66,8 +66,10 @@ class _Timer(asyncio.TimerHandle):
 class SimulatedLoop(VirtualLoop):
     """The loop. ``calls`` is the maximum number of virtual seconds that a call on another thread takes.
 
-    It has no files to look at, so that a turn is little more than its callbacks: half of what a life costs is turns.
+    It has no files to look at, so that a turn is little more than its callbacks: a third of what a life costs is turns.
     """
+
+    get_debug = bool  # type: ignore[assignment]  # never, which each handle and future asks: a type needs no frame
 
     def __init__(self, random: Random, calls: float = 0.02) -> None:
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -76,8 +78,6 @@ class SimulatedLoop(VirtualLoop):
         super().__init__(_NoSockets())
         self.random: Final = random
         self.calls = calls
-        self._turns = 0
-        self._turned_at = -1.0
 
     def _make_self_pipe(self) -> None:
         """Make none: no thread wakes this loop."""
@@ -91,7 +91,7 @@ class SimulatedLoop(VirtualLoop):
     def call_at(  # type: ignore[override]  # as the loop's, of any arguments
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
+        timer = _Call(when, callback, args, self, context)
         self._made += 1
         heapq.heappush(self._timers, (when, self._made, timer))
         return timer
@@ -101,31 +101,34 @@ class SimulatedLoop(VirtualLoop):
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        handle = _Call(0.0, callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
-        if len(ready) > 1:
+        """Run all turns until the loop is stopped: one after the other, without a call of this for each."""
+        ready, timers, shuffle, turns = self._ready, self._timers, self.random.shuffle, 0  # type: ignore[attr-defined]
+        while not self._stopping:  # type: ignore[attr-defined]
             handles = [*ready]
-            self.random.shuffle(handles)
             ready.clear()
-            ready.extend(handles)
-        elif not ready:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise AssertionError("nothing is waited for, and nothing is done")
-            self._now = max(self._now, timers[0][0])
-        now = self._now
-        while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-        if now > self._turned_at:
-            self._turns, self._turned_at = 0, now
-        self._turns += 1
-        if self._turns > MOST_TURNS:
-            raise Spinning(f"{MOST_TURNS} turns at {now:.3f} s, and no time passes")
+            if len(handles) > 1:
+                shuffle(handles)
+            elif not handles:
+                while timers and timers[0][2]._cancelled:
+                    heapq.heappop(timers)
+                if not timers:
+                    raise AssertionError("nothing is waited for, and nothing is done")
+                if timers[0][0] > self._now:
+                    self._now, turns = timers[0][0], 0
+            while timers and timers[0][0] <= self._now:
+                handles.append(heapq.heappop(timers)[2])
+            for handle in handles:
+                if not handle._cancelled:
+                    handle._run()
+            turns += 1
+            if turns > MOST_TURNS:
+                raise Spinning(f"{MOST_TURNS} turns at {self._now:.3f} s, and no time passes")
 
     def run_in_executor(  # type: ignore[override]  # as the loop's, simpler
         self, executor: Any, function: Callable[..., T], *arguments: Any
@@ -164,7 +167,6 @@ def simulate(work: Coroutine[Any, Any, T], random: Random) -> tuple[T, float]:
         with loop.without_threads():
             return loop.run_until_complete(work), loop.time()
     finally:
-        loop._turned_at = -1.0
         try:
             with loop.without_threads():
                 loop.run_until_complete(end_all())

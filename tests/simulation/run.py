@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.simulation.kafka_exactly_once import transactions_simulated
 from tests.simulation.kafka_share import share_simulated
 from tests.simulation.kafka_source import kafka_simulated
 from tests.simulation.loop import simulate
-from tests.simulation.plan import TO_MISTAKE, Fault, File, Plan
+from tests.simulation.plan import TO_MISTAKE, TRANSACTIONAL, Fault, File, Plan
 from tests.simulation.process import Process, pipelines_simulated
 from tests.simulation.promises import Broken
 from tests.simulation.rabbitmq import rabbitmq_simulated
@@ -34,6 +34,16 @@ AGAIN: Final = 20.0
 """Seconds between resumes at the end, each of which lets ten more dead letters pass."""
 
 
+SIMULATED: Final[dict[Callable[[], AbstractContextManager[None]], frozenset[str]]] = {
+    rabbitmq_simulated: frozenset({"rabbitmq"}),
+    kafka_simulated: frozenset({"kafka", "share", *TRANSACTIONAL}),
+    share_simulated: frozenset({"share"}),
+    rocketmq_simulated: frozenset({"rocketmq", "orderly"}),
+    transactions_simulated: frozenset(TRANSACTIONAL),
+}
+"""What has real endpoints run over models -> kinds of sources and targets that need it."""
+
+
 class Outcome(NamedTuple):
     """What came of a plan."""
 
@@ -47,10 +57,10 @@ def play(plan: Plan) -> Outcome:
     """Live through a plan."""
     random = Random(plan.seed)
     world = World(plan, random)
-    with (
-        _without_logs(), rabbitmq_simulated(), kafka_simulated(), share_simulated(), rocketmq_simulated(),
-        transactions_simulated(), pipelines_simulated(world), make_disk(plan) as disk,
-    ):  # fmt: skip
+    with _without_logs(), pipelines_simulated(world), make_disk(plan) as disk, ExitStack() as stack:
+        for simulated, kinds in SIMULATED.items():
+            if not kinds.isdisjoint([*plan.sources, plan.targets]):
+                stack.enter_context(simulated())
         try:
             _, seconds = simulate(Life(world, disk).live(), random)
         except Exception as error:  # noqa: BLE001  whatever it is
