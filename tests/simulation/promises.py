@@ -23,7 +23,7 @@ PROMISES: Final = {
     "settled when written": "a share group's record is accepted once it is settled, soon, and by nothing else",
     "bounded redelivery": "a share group's record comes again only after faults: none has it dropped without several",
     "left": "a source whose client reports that it cannot go on is closed soon",
-    "settling": "a source that cannot settle is left within a second",
+    "settling": "a source that cannot settle is read no more at once, and left within a second",
     "stop": "a stop or reload ends within the drain and five seconds",
     "drain": "a stop or reload in calm weather leaves nothing that was read unsettled, but what is on hold",
     "close": "targets are closed before sources, as they may commit what sources have given",

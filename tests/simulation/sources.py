@@ -9,6 +9,7 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import Any, Final
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source
@@ -19,6 +20,10 @@ from tests.support.virtual_loop import pass_time
 
 ACK_SECONDS: Final = 0.05
 """Maximum number of seconds until an acknowledgement, or commit, has reached its broker."""
+NEXT: Final = "break next settling"
+"""The fault that the next settling fails, whenever that is: most faults are over before anything is settled."""
+INTERRUPTED: Final = 0.1
+"""Seconds within which a read is called off that waits while its source cannot settle."""
 
 
 class Client:
@@ -46,7 +51,7 @@ class Client:
 
     def has(self, fault: str) -> bool:
         """Return whether a fault lasts."""
-        return not self.world.well and self.until.get(fault, -1.0) > self.world.now
+        return fault in self.until and not self.world.well and self.until[fault] > self.world.now
 
     def strike(self, fault: Fault) -> None:
         """Begin a fault."""
@@ -107,6 +112,8 @@ class ModelSource(Client, Source):
         self.settled: list[Delivery] = []
         """Settled deliveries of which the broker does not know yet."""
         self.broken_at: float | None = None
+        self.is_read = False
+        """Whether a read is under way."""
 
     @property
     def lost(self) -> Disconnected | None:
@@ -138,6 +145,13 @@ class ModelSource(Client, Source):
         self.begin()
 
     async def read(self, limit: int) -> Sequence[Delivery]:
+        self.is_read = True
+        try:
+            return await self._read(limit)
+        finally:
+            self.is_read = False
+
+    async def _read(self, limit: int) -> Sequence[Delivery]:
         while True:
             if self.gone is not None or self.is_dead:
                 raise self.gone or Disconnected("dead")
@@ -155,8 +169,10 @@ class ModelSource(Client, Source):
             await self.news.wait()
 
     def settle(self, delivery: Delivery) -> None:
-        if self.has("break settling"):
+        is_next = self.until.pop(NEXT, 0.0) and not self.world.well
+        if is_next or self.has("break settling"):
             self.broken_at = self.world.now
+            asyncio.get_running_loop().call_later(INTERRUPTED, self._judge_read, self.session)
             raise ValueError("a mistake")
         if self.is_dead or self.gone is not None or not self.is_open:
             return
@@ -167,6 +183,11 @@ class ModelSource(Client, Source):
         if session == self.session and self.settled and not self.is_dead and self.fenced != session:
             self.acknowledge(self.settled.pop(0))
             self.news.set()
+
+    def strike(self, fault: Fault) -> None:
+        super().strike(fault)
+        if fault.what == "break settling":
+            self.until[NEXT] = inf
 
     def lose(self) -> None:
         if self.is_open and self.gone is None:
@@ -179,6 +200,11 @@ class ModelSource(Client, Source):
         """End its process."""
         self.lose()
         self.is_dead = True
+
+    def _judge_read(self, session: int) -> None:
+        """Judge whether it is read on though it cannot settle: what comes then would only come again."""
+        if session == self.session and self.is_read and not self.is_dead:
+            self.world.breaks("settling", f"{self.name} cannot settle, and is read on")
 
     def look(self) -> None:
         """Judge whether it is left when it cannot settle."""
