@@ -13,8 +13,7 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-import time
-from base64 import b64encode, urlsafe_b64decode
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +23,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
 
+from bindings.sources.access_token import TOKEN, check_token, read_life, read_seconds
 from bindings.sources.address import Address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bridge.endpoint import Disconnected
@@ -34,16 +34,10 @@ from bridge.tokens import READ_EVERY, Tokens
 from exchange.errors import InputError
 from exchange.files.names import WEB
 from exchange.limits import TOKEN_BYTES, TOKEN_SECONDS
-from exchange.text.numbers import is_digits
 from exchange.values.json_text import parse_leniently
 
 LOG: Final = logging.getLogger(__name__)
 
-MOST_SECONDS: Final = 1e12
-"""Maximum number of seconds of a life, or since 1970, that is believed."""
-
-TOKEN: Final = re.compile(r"[\x21-\x7e]+")
-"""An access token: it stands in a header of HTTP and in AMQP's answer."""
 ERROR: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")
 """An error of RFC 6749, 5.2, and its description, if they are short enough to be shown."""
 MASK: Final = "***"
@@ -133,9 +127,10 @@ def _read_oauth(table: Table, within: Table, address: Address, login: Collection
 def _read_given(secret: Secret) -> tuple[str, float | None]:
     """Return a token that another program renews, and its life. Raises Disconnected."""
     text = secret.current().strip()
-    if TOKEN.fullmatch(text) is None:
-        raise TokenError(GIVEN_TOKEN, "the token has spaces or other characters that no token has")
-    return text, read_life(text)
+    try:
+        return text, check_token(text)
+    except ValueError as error:
+        raise TokenError(GIVEN_TOKEN, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,34 +244,8 @@ def _read_answer(grant: _Grant, answer: HttpAnswer) -> tuple[str, float | None]:
         raise grant.error("answers without an access_token: is this its token endpoint?")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise grant.error("gives tokens of a type that is not Bearer")
-    life = _read_number(values.get("expires_in"))
+    life = read_seconds(values.get("expires_in"))
     life = read_life(text) if life is None else life
     if life is not None and life <= 0:
         raise grant.error("gives a token that has expired already: is the clock of one of the two machines wrong?")
     return text, life
-
-
-def _read_number(value: object) -> float | None:
-    """Return a number of seconds, which some servers write as text; None for anything else."""
-    if isinstance(value, str) and len(value) < 20 and is_digits(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_SECONDS:
-        return None
-    return float(value)
-
-
-def read_life(token: str, now: float | None = None) -> float | None:
-    """Return the seconds until a token expires by its claim ``exp``; None if it is no JWT that has one.
-
-    >>> read_life("e30.eyJleHAiOiAxMDB9.x", now=40.0), read_life("opaque")
-    (60.0, None)
-    """
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = parse_leniently(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
-        return None
-    expires = _read_number(claims.get("exp")) if isinstance(claims, dict) else None
-    return None if expires is None else expires - (time.time() if now is None else now)

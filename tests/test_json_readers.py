@@ -38,6 +38,7 @@ from bindings.cli import find_command
 from bindings.mcp.tools import Tools
 from bindings.serve.questions import Parameters
 from bindings.serve.traffic import ReportTraffic
+from bindings.sources.access_token import read_life
 from bindings.sources.definitions.text import find_objects
 from bindings.sources.management import Management
 from bindings.sources.names import read_names
@@ -468,9 +469,9 @@ READERS: Final = {
         '{"version": 1, "files": {"f": [5, null]}}', of_file("s", lambda path: Settled.read(Path(path)))
     ),
     "bridge/oauth.py _read_object": Reader('{"access_token": "t", "expires_in": 60}', ask(200, read_tokens)),
-    "bridge/oauth.py read_life": Reader(
+    "bindings/sources/access_token.py read_life": Reader(
         '{"exp": 60}',
-        call(lambda claims: oauth.read_life(f"e30.{urlsafe_b64encode(claims).decode()}.x"), as_bytes=True),
+        call(lambda claims: read_life(f"e30.{urlsafe_b64encode(claims).decode()}.x"), as_bytes=True),
     ),
     "bridge/endpoints/rabbitmq/management.py ManagementClient._ask": Reader(
         '{"a": 1}', ask(200, ask_checked), (checked.Unknown,)

@@ -251,7 +251,7 @@ def _to_our_error(error: Any) -> HashstarError:
     if isinstance(error, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
         return OperationRefused(error.reply_code, error.reply_text)
     if isinstance(error, exceptions.ProbableAuthenticationError):
-        return OperationRefused(403, "the broker refuses the user or the password")
+        return OperationRefused(403, "the broker refuses the user or the password, or the access token in their place")
     if isinstance(error, exceptions.ProbableAccessDeniedError):
         return OperationRefused(403, "the user has no access to the virtual host, or there is none of this name")
     causes = getattr(error, "exceptions", None)  # one for each address that pika has tried

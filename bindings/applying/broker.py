@@ -45,8 +45,7 @@ class LiveBroker:
         Raises Lost or OperationRefused if it cannot connect, InputError if the addresses lead to two different brokers.
         """
         live = Live(addresses.management, vhost)
-        user, password = addresses.management.user, addresses.management.password
-        connection = BrokerConnection(addresses.amqp, user, password, vhost, seconds=seconds)
+        connection = BrokerConnection(addresses.amqp, *addresses.management.read_login(), vhost, seconds=seconds)
         try:
             if connection.cluster != live.cluster:
                 raise InputError(f"two brokers: {connection.cluster!r} by AMQP, {live.cluster!r} by its management API")

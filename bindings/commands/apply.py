@@ -75,7 +75,7 @@ def apply_command(
     One virtual host gets the exchanges, queues, bindings and policies of TOPOLOGY, a .bindings file or
     definitions.json. URL is the management API, http://[USER:PASSWORD@]HOST:15672[/VHOST], or amqp://...; the other one
     is expected at the usual port of the same host. HASHSTAR_RABBITMQ_USER and HASHSTAR_RABBITMQ_PASSWORD may have the
-    login.
+    login, HASHSTAR_RABBITMQ_TOKEN or HASHSTAR_RABBITMQ_TOKEN_FILE an access token.
 
     The plan is shown first, in an order that loses no message; a step without such an order is marked. What TOPOLOGY
     does not mention is deleted with --prune only. The command stops at the first surprise, reports what is done, and

@@ -1,7 +1,8 @@
 """A live broker's management API: the definitions that it exports, and other requests.
 
-The password comes from the address, else from the environment, else from the user at the terminal. It goes only to the
-server that the user named: no message contains it, redirects are not followed, and proxies are not used.
+The password comes from the address, else from the environment, which may have an access token in its place, else from
+the user at the terminal. It goes only to the server that the user named: no message contains it, redirects are not
+followed, and proxies are not used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.error import URLError
 
-from bindings.sources.address import has_scheme, parse_address
+from bindings.sources.access_token import VARIABLE, TokenVariable, find_token
+from bindings.sources.address import Address, has_scheme, parse_address
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
 from bindings.sources.definitions.hosts import explain_no_vhost
@@ -57,7 +59,8 @@ def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
     """Ask for user and password at the terminal. Raises InputError when there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
-            f"{address}: it requires a user and a password, and there is no terminal to ask for them: set {LOGIN}"
+            f"{address}: it requires a user and a password, and there is no terminal to ask for them: set {LOGIN}, or "
+            f"{VARIABLE}"
         )
     try:
         if user is None:
@@ -67,6 +70,19 @@ def ask_at_terminal(address: str, user: str | None) -> tuple[str, str]:
         return user, getpass.getpass(f"password of {user!r} for {address}: ", sys.stderr)
     except (EOFError, KeyboardInterrupt):
         raise InputError(f"{address}: no password was given") from None
+
+
+def find_login(address: Address, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    """Return the user and the password of the environment for an AMQP address without a login; None if it has none.
+
+    With an access token, that is the password, and the user is "": RabbitMQ takes the one that it names.
+    """
+    if address.login:
+        return None
+    if (token := find_token(environ)) is not None:
+        return "", token.read()
+    user, password = environ.get(USER), environ.get(PASSWORD)
+    return (user, password) if user and password else None
 
 
 class RefusedRequest(InputError):
@@ -91,6 +107,8 @@ class Management:
     """The virtual host that the address names."""
     seconds: float = ANSWER_SECONDS
     """Maximum duration of one answer, from the request to its last byte."""
+    token: TokenVariable | None = None
+    """Where the access token is that stands for user and password, which are empty then; None if there is none."""
 
     @classmethod
     def at(
@@ -103,18 +121,31 @@ class Management:
     ) -> Management:
         """Return the API at ``http(s)://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]``; "/" as a virtual host is ``%2F``.
 
-        Raises InputError for a text that is no such address, or if no password is given.
+        An access token of the environment stands for a login that the address does not have. Raises InputError for a
+        text that is no such address, or if there is neither token nor password.
         """
         parsed = parse_address(where, WEB, EXAMPLE)
         if "," in parsed.hosts:
             raise InputError(f"an address with several hosts; write {EXAMPLE}")
         address = f"{parsed.scheme}://{parsed.host.lower()}{'' if parsed.port is None else f':{parsed.port}'}"
         vhost = urllib.parse.unquote(parsed.path[1:]) or None
+        token = None if parsed.login else find_token(environ)
+        if token is not None:
+            return cls(address, "", "", vhost, seconds, token)
         user = environ.get(USER) if parsed.user is None else parsed.user
         password = environ.get(PASSWORD) if parsed.password is None else parsed.password
         if user is None or password is None:
             user, password = ask(address, user)
         return cls(address, user, password, vhost, seconds)
+
+    def read_login(self) -> tuple[str, str]:
+        """Return the user, and the password or the access token of now, for AMQP. Raises InputError."""
+        return self.user, self.password if self.token is None else self.token.read()
+
+    @property
+    def account(self) -> str:
+        """The user, as texts have it."""
+        return f"user {self.user!r}" if self.token is None else f"the user of the access token in {self.token.name}"
 
     def definitions(self, vhost: str | None = None) -> Definitions:
         """Return the export of ``vhost``, else of the virtual host in the address, else of all. Raises InputError."""
@@ -200,11 +231,13 @@ class Management:
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON") from None
 
     def _bytes(self, method: str, path: str, body: Any = None) -> bytes:
-        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        user, secret = self.read_login()
+        login = base64.b64encode(f"{user}:{secret}".encode()).decode()
+        login = f"Basic {login}" if self.token is None else f"Bearer {secret}"
         request = urllib.request.Request(  # noqa: S310  http and https only: see is_address
             self.address + path,
             None if body is None else json.dumps(body).encode(),
-            {"Authorization": f"Basic {token}", "Accept": "application/json", "Content-Type": "application/json"},
+            {"Authorization": login, "Accept": "application/json", "Content-Type": "application/json"},
             method=method,
         )
         try:
@@ -229,8 +262,11 @@ class Management:
         if answer.status == 401:
             reason = _reason(answer)
             if reason.endswith(" user"):  # it lacks a tag: "Not administrator user"
-                return f"user {self.user!r} may not do this ({reason}): rabbitmqctl set_user_tags USER administrator"
-            return f"user {self.user!r} is refused ({reason}): check the address, or {LOGIN}"
+                way = "rabbitmqctl set_user_tags USER " if self.token is None else "the scope RESOURCE_SERVER.tag:"
+                return f"{self.account} may not do this ({reason}): {way}administrator"
+            if self.token is not None:
+                return f"{self.account} is refused ({reason}): the broker's log has what is wrong with the token"
+            return f"{self.account} is refused ({reason}): check the address, or {LOGIN}"
         if answer.status in (400, 404) and path.startswith(("/api/definitions/", "/api/vhosts/")):
             return self._explain_no_vhost(urllib.parse.unquote(path.rpartition("/")[2]))
         if answer.status == 404:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from bridge.dead.letters import LetterSource
 from bridge.endpoint import Delivery, Disconnected, EndOfStream
-from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.addresses import find_broker
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, NothingLeft, encode_ack, encode_gets, encode_return_all
@@ -148,7 +148,7 @@ class HeldQueue(LetterSource):
     async def _connect(self) -> Connection | None:
         """Return a connection with a channel for each page, None if there is a fault. Raises Disconnected."""
         self._reset()
-        connection = await Connection.open([parse_broker(self._url, "hashstar dead")], self._lose)
+        connection = await Connection.open(find_broker(self._url, "hashstar dead"), self._lose)
         try:
             declared = await connection.look("queue", self._queue)
             self._is_quorum = await find_type(connection, self._queue) == "quorum"

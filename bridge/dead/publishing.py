@@ -8,7 +8,7 @@ from typing import Final
 from bridge.dead.choices import Choices
 from bridge.dead.letters import LetterSource
 from bridge.endpoint import Disconnected, Failure, Outgoing, Receiver, Target
-from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.addresses import find_broker
 from bridge.endpoints.rabbitmq.routes import PublishAddress, PublishRoute
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
 from bridge.interop.marks import USER_ID
@@ -42,7 +42,7 @@ class BrokerTarget(RabbitmqTarget):
     """Exchanges and queues of a broker, as each message names them."""
 
     def __init__(self, url: str) -> None:
-        super().__init__("the broker", [parse_broker(url, "hashstar dead")], {})
+        super().__init__("the broker", find_broker(url, "hashstar dead"), {})
         self._routes = {ALL: _AsPublished()}
 
 

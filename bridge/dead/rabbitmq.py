@@ -17,7 +17,7 @@ from typing import Final
 from bridge.dead.held import Chooser, HeldQueue, find_type
 from bridge.dead.reading import Bounds, Read, RowWriter, Take
 from bridge.endpoint import Disconnected, EndOfStream, validate_time
-from bridge.endpoints.rabbitmq.addresses import parse_broker
+from bridge.endpoints.rabbitmq.addresses import find_broker
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer.queue_facts import fetch_facts
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
@@ -44,7 +44,7 @@ async def peek(
     read = Read()
     rows = RowWriter(f"queue {queue}", take, read)
     reader = _StreamReader(queue, rows)
-    connection = await Connection.open([parse_broker(url, "hashstar dead")], reader.lose)
+    connection = await Connection.open(find_broker(url, "hashstar dead"), reader.lose)
     try:
         declared = await connection.look("queue", queue)
         total = int(declared.method.message_count)
@@ -74,7 +74,7 @@ async def check_uncounted(url: str, queue: str, management: str | None) -> None:
 
     A queue that is not there has nothing to look at.
     """
-    connection = await Connection.open([parse_broker(url, "hashstar dead")], lambda _: None)
+    connection = await Connection.open(find_broker(url, "hashstar dead"), lambda _: None)
     try:
         await _check_uncounted(connection, queue, await find_type(connection, queue), management)
     except BrokerError as error:

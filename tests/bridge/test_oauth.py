@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.sources.access_token import read_life
 from bindings.sources.address import Address, parse_address
 from bridge import oauth
 from bridge.endpoint import Disconnected, Endpoint, Finding
@@ -29,7 +30,7 @@ from bridge.table import Table
 from bridge.tokens import BACKOFF, READ_EVERY, RENEWED_AT, UNKNOWN_LIFE, AccessToken, Tokens
 from exchange.errors import InputError
 from exchange.limits import TOKEN_BYTES
-from tests.support.bridge.oauth import CLIENT, SECRET, Answer, Asked, authorization_server, grant
+from tests.support.bridge.oauth import CLIENT, SECRET, Answer, Asked, authorization_server, grant, make_unsigned
 from tests.support.cases import with_each
 from tests.support.tiers import examples
 from tests.support.unique import free_port
@@ -254,6 +255,19 @@ def test_a_token_of_others_is_read_again_every_few_seconds(tmp_path: Path) -> No
         assert "has spaces" in str(tokens.trouble)
 
 
+def test_a_token_of_a_file_that_has_expired_is_an_error_with_the_time(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(expired := make_unsigned(-5))
+    tokens = read_tokens(Table({"oauth": {"token": {"file": str(file)}}}, "bridge.toml"), ADDRESS, LOGIN)
+    assert tokens is not None
+    with pytest.raises(TokenError, match=r"^oauth\.token: the access token expired at 20.*Z, and no newer") as caught:
+        tokens.current()
+    assert expired not in str(caught.value)
+    file.write_text(newer := make_unsigned(60))
+    with mock.patch.object(tokens, "_clock", return_value=float("1e9")):
+        assert tokens.current().text == newer
+
+
 def test_a_refused_token_is_forgotten_and_another_is_not(tmp_path: Path) -> None:
     given = iter("abc")
     tokens = Tokens(lambda: (next(given), 60.0))
@@ -282,9 +296,9 @@ def test_nothing_that_is_logged_or_shown_has_a_token_or_a_secret(
 
 
 def test_the_life_of_a_token_is_in_it_where_its_server_does_not_say(tmp_path: Path) -> None:
-    assert oauth.read_life("e30.e30.x") is None
-    assert oauth.read_life("e30.bm9uc2Vuc2U.x") is None
-    assert oauth.read_life("a.b") is None
+    assert read_life("e30.e30.x") is None
+    assert read_life("e30.bm9uc2Vuc2U.x") is None
+    assert read_life("a.b") is None
     for expires in (10, "10", "60.5", True, [60], 1e300, -1):
         with authorization_server(answer(200, TOKEN | {"expires_in": expires})) as server:
             if expires == -1:

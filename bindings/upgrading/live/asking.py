@@ -100,9 +100,8 @@ class LiveHost:
         return connection
 
     def _connect(self, frame_max: int | None = None) -> BrokerConnection:
-        management = self._addresses.management
         return BrokerConnection(
-            self._addresses.amqp, management.user, management.password, self.vhost,
+            self._addresses.amqp, *self._addresses.management.read_login(), self.vhost,
             seconds=SECONDS, name=NAME, frame_max=frame_max,
         )  # fmt: skip
 

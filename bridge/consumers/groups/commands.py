@@ -6,23 +6,28 @@ import asyncio
 import os
 import sys
 from typing import Final, Literal
+from urllib.parse import quote
 
 import click
 
+from bindings.sources.address import parse_address
+from bindings.sources.management import find_login
 from exchange.commands.console import echo_line, exit_on_error, show_status
 from exchange.commands.options import CommandGroup, Duration, accept_old_name
 from exchange.commands.output import form_options, output_option, print_form
+from exchange.files.names import AMQP
 from exchange.limits import GROUP_PARTITIONS
 from exchange.text.display import count_noun
 from exchange.values.forms import Form, Forms
 
 VARIABLE: Final = "HASHSTAR_AMQP_URL"
-LOCAL: Final = "amqp://guest:guest@127.0.0.1"
+LOCAL: Final = "amqp://127.0.0.1"
+EXAMPLE: Final = "amqp://USER:PASSWORD@HOST:PORT/VHOST"
 
 url_option = click.option(
     "--url",
     metavar="URL",
-    help=f"Address of the broker, amqp://USER:PASSWORD@HOST:PORT/VHOST.  [default: ${VARIABLE}, else the local broker]",
+    help=f"Address of the broker, {EXAMPLE}.  [default: ${VARIABLE}, else the local broker]",
 )
 number = click.IntRange(1, GROUP_PARTITIONS)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
@@ -133,4 +138,10 @@ def describe_command(url: str | None, form: str, listen: float, queue: str) -> N
 
 
 def _address(url: str | None) -> str:
-    return url or os.environ.get(VARIABLE) or LOCAL
+    """Return the address of the broker, with the login of the environment if it has none. Raises InputError."""
+    url = url or os.environ.get(VARIABLE) or LOCAL
+    login = find_login(parse_address(url, AMQP, EXAMPLE))
+    if login is None:
+        return url
+    user, secret = (quote(each, safe="") for each in login)
+    return url.replace("://", f"://{user or 'token'}:{secret}@", 1)  # RabbitMQ takes the user that a token names

@@ -11,7 +11,9 @@ from urllib.parse import quote, unquote
 
 import pika
 
+from bindings.sources.access_token import TokenVariable, find_token
 from bindings.sources.address import Address, parse_address
+from bindings.sources.management import find_login
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.tokens import TokenCredentials
@@ -19,7 +21,7 @@ from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
 from bridge.oauth import read_tokens
 from bridge.table import Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
-from bridge.tokens import Tokens
+from bridge.tokens import READ_EVERY, Tokens
 from exchange.errors import InputError
 from exchange.files.names import AMQP, WEB
 
@@ -117,6 +119,27 @@ class Brokers(Sequence[pika.URLParameters]):
 
     def __len__(self) -> int:
         return len(self._hosts)
+
+
+def find_broker(url: str, name: str) -> Sequence[pika.URLParameters]:
+    """Return the broker of a command's address. Raises InputError.
+
+    Where the address has no login, it is the access token or the user and password of the environment, as it is for the
+    management API (`bindings.sources.management`), else guest.
+    """
+    parameters, address = parse_broker(url, name), _parse_url(url)
+    if not address.login and (token := find_token()) is not None:
+        return Brokers([parameters], Tokens(partial(_read_token, token), READ_EVERY))
+    if (login := find_login(address)) is not None:
+        parameters.credentials = pika.PlainCredentials(*login)
+    return [parameters]
+
+
+def _read_token(token: TokenVariable) -> tuple[str, float | None]:
+    try:
+        return token.read_with_life()
+    except InputError as error:
+        raise Disconnected(str(error)) from None
 
 
 def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParameters]:

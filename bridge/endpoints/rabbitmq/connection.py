@@ -78,6 +78,7 @@ class Connection:
     async def _update_secret(self, token: str) -> None:
         """Send the broker a newer access token, and wait for its answer. Raises the errors of `answer`."""
         updated: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        updated.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits once it has ended
         self._wire.update_secret(token, "the token was renewed", partial(fulfil, updated))
         await self.answer(updated, "connection.update-secret")
 

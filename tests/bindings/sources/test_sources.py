@@ -23,6 +23,7 @@ import pytest
 
 from bindings.applying.live import Live
 from bindings.sources import management
+from bindings.sources.access_token import VARIABLE
 from bindings.sources.definitions import Definitions
 from bindings.sources.document import Document
 from bindings.sources.management import LOGIN, PASSWORD, USER, Management, RefusedRequest, ask_at_terminal
@@ -168,7 +169,7 @@ def answering(
 @pytest.fixture(autouse=True)
 def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove credentials from the environment, so that it decides nothing."""
-    for name in (USER, PASSWORD, "http_proxy", "HTTP_PROXY"):
+    for name in (USER, PASSWORD, VARIABLE, f"{VARIABLE}_FILE", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 

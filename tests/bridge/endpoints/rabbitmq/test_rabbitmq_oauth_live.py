@@ -14,6 +14,7 @@ import pika
 import pytest
 from click.testing import CliRunner
 
+from bindings.sources.access_token import VARIABLE
 from bridge.cli import hashstar
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import config
@@ -229,6 +230,48 @@ async def test_the_management_api_gets_the_token_of_now_as_a_bearer(
         return ""
 
     assert "gives no token (503)" in await until(find_refusal)
+
+
+def run(*arguments: str) -> str:
+    """Return what a command prints that ends well; no token may be in it."""
+    done = CliRunner().invoke(hashstar, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_commands_log_in_with_the_token_of_a_file_that_another_renews(
+    broker: OauthBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channel: Any
+) -> None:
+    """All kinds of them: what reads a management API, what changes a broker, and what talks AMQP alone."""
+    file, name = tmp_path / "token", unique_name("oauth")
+    monkeypatch.setenv(f"{VARIABLE}_FILE", str(file))
+    amqp, rights = f"amqp://{broker.host}:{broker.port}", (*ALL, "read:*/*/*", "tag:administrator")
+    (tmp_path / "t.bindings").write_text(f"exchange {name}: fanout\nqueue {name}\n{name} -> {name}\n")
+    file.write_text(broker.signer.sign(600, rights) + "\n")
+    apply = ("apply", str(tmp_path / "t.bindings"), broker.management, "--other-address", amqp, "--yes", "--vhost", "/")
+    assert "applied: 3 steps" in run(*apply)
+    drift = ("drift", str(tmp_path / "t.bindings"), broker.management, "--vhost", "/", "--ignore-extra")
+    seen = [run("convert", f"{broker.management}/%2F"), run("check", f"{broker.management}/%2F", "--fail-on", "never")]
+    assert name in seen[0]
+    run(*drift)
+    channel.basic_publish("", name, b"dead")
+    file.write_text(broker.signer.sign(600, rights))
+    seen += [run("dead", amqp, "--queue", name, "--management", broker.management)]
+    assert "1 dead letter" in seen[2]
+    run("group", "create", f"{name}-shared", "--partitions", "2", "--url", amqp)
+    described = CliRunner().invoke(hashstar, ["group", "describe", f"{name}-shared", "--url", amqp, "--for", "1"])
+    assert "2 partitions" in described.output
+    file.write_text(expired := broker.signer.sign(-60, rights))
+    group = ("group", "create", "x", "--partitions", "2", "--url", amqp)
+    for command in (apply, drift, ("dead", amqp, "--queue", name), group):
+        failed = CliRunner().invoke(hashstar, command)
+        assert failed.exit_code == 2
+        assert "the access token expired at 20" in failed.output
+        assert expired not in failed.output
+    for each in (name, f"{name}-shared-0", f"{name}-shared-1"):
+        channel.queue_delete(each)
+    for each in (name, f"{name}-shared"):
+        channel.exchange_delete(each)
 
 
 def test_a_check_finds_what_a_token_may_read(
