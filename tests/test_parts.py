@@ -22,7 +22,7 @@ from tests.support.parts.changes import VARIABLE, Proof, find_changes, find_proo
 from tests.support.parts.choice import PRODUCT, Contents, find_contents, find_reasons, owns
 from tests.support.parts.graph import Graph, read_graph
 from tests.support.parts.table import LEAVES, PARTS, Part, find_part
-from tests.support.tiers import examples
+from tests.support.tiers import examples, is_live
 
 TOP = Path(__file__).parents[1]
 LEAF = Part("leaf", ("bindings.leaf",), ("tests/bindings/leaf",))
@@ -208,11 +208,11 @@ def test_tests_of_a_leaf_are_in_its_folder_alone() -> None:
 def read_marks(path: Path) -> list[set[str]]:
     """Return the marks that each test of a module has, by its decorators and the module's own; none if none matters."""
     text = path.read_text("utf-8")
-    if "mark.live" not in text and "mark.smoke" not in text:  # most modules, which need not be parsed
-        return []
+    if not (is_live(path.name) or "mark.live" in text or "mark.smoke" in text):
+        return []  # most modules, which need not be parsed
     tree = ast.parse(text)
     own = re.findall(r"^pytestmark = .*", text, re.MULTILINE)
-    shared = set(re.findall(r"mark\.(\w+)", " ".join(own)))
+    shared = set(re.findall(r"mark\.(\w+)", " ".join(own))) | ({"live"} if is_live(path.name) else set())
     return [
         shared | set(re.findall(r"mark\.(\w+)", " ".join(map(ast.unparse, node.decorator_list))))
         for node in tree.body

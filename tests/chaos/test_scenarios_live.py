@@ -16,8 +16,6 @@ from tests.chaos.table import trial_lines
 from tests.support.servers import missing
 from tests.support.starting import Unavailable
 
-pytestmark = pytest.mark.live
-
 SHORT = [scenario for scenario in SCENARIOS if scenario.short]
 SMOKE = frozenset({
     "delete-source-queue", "delete-target-queue-by-its-name", "remake-topic-source-a-shorter-one-at-once",

@@ -10,11 +10,11 @@ tier        what it runs                                                        
 ==========  ==============================================================================  =======================
 
 What a test needs is a mark: `live` (a server), `spark`, `browser` and `process` (programs of its own, and slow). Tests
-that use the fixtures of Spark or of the browser carry theirs already. `smoke` marks one of a kind that always runs: in
-`quick` if it needs neither server nor browser, and else with the tests of a part that has not changed
-(`tests.support.parts`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of processor time. What takes
-more is named at the end, and fails where it runs with ``--limit-cpu``, as it does in CI, alone: beside other work, the
-same test takes several times as long.
+in files `*_live.py`, and those that use the fixtures of Spark or of the browser, carry theirs already. `smoke` marks
+one of a kind that always runs: in `quick` if it needs neither server nor browser, and else with the tests of a part
+that has not changed (`tests.support.parts`). In `quick`, a test without a mark may take `CPU_LIMIT` seconds of
+processor time. What takes more is named at the end, and fails where it runs with ``--limit-cpu``, as it does in CI,
+alone: beside other work, the same test takes several times as long.
 What tries `some` of many cases, or a smaller input, in `quick`, is marked `scaled`, and runs whole in `rest`, too. A
 loop of `scale` cases that has no such mark runs in full in `all` and `night` only.
 """
@@ -112,10 +112,16 @@ def examples(count: int, share: int = 10, **others: Any) -> settings:
     return settings(max_examples=scale(count, share), deadline=None, **others)
 
 
-def mark(items: list[pytest.Item]) -> None:
-    """Mark items by the fixtures that they use, and keep those that share what starts slowly in one process of xdist.
+def is_live(path: str) -> bool:
+    """Return whether all tests of a file need a server."""
+    return path.endswith("_live.py")
 
-    That is Spark, servers, and the process that runs commands (`tests.support.command_server`).
+
+def mark(items: list[pytest.Item]) -> None:
+    """Mark items by their files and the fixtures that they use.
+
+    Those that share what starts slowly stay in one process of xdist: Spark, servers, and the process that runs commands
+    (`tests.support.command_server`).
     """
     for item in items:
         names = getattr(item, "fixturenames", ())
@@ -124,6 +130,9 @@ def mark(items: list[pytest.Item]) -> None:
             if fixture in names and name not in marks:
                 item.add_marker(name)
                 marks.add(name)
+        if is_live(_module_of(item)):
+            item.add_marker("live")
+            marks.add("live")
         if "spark" in marks:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "live" in marks:

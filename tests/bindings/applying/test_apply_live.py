@@ -114,7 +114,6 @@ def place(request: pytest.FixtureRequest, rabbitmq_servers: list[Server], tmp_pa
 
 
 @pytest.mark.smoke
-@pytest.mark.live
 @pytest.mark.timeout(0)  # a full run takes long, and longer on a busy machine
 def test_the_broker_has_what_was_wanted(place: Place) -> None:
     """Random pairs: the first applied to an empty virtual host, then the second; then there is nothing to do."""
@@ -136,7 +135,6 @@ def test_the_broker_has_what_was_wanted(place: Place) -> None:
     assert steps >= PAIRS
 
 
-@pytest.mark.live
 def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
     """Bound with their types, recognised by them, and unbound with them."""
     bare = Topology([Exchange("x", "headers")], [Queue("q")], profile=find_profile(place.server.version))
@@ -157,7 +155,6 @@ def test_arguments_of_all_types_are_what_they_were(place: Place) -> None:
     assert not place.topology(bare).bindings
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("prune", [[], ["--prune"]])
 def test_settings_that_change_are_shown_and_operator_policies_stay(place: Place, prune: list[str]) -> None:
     limit = {"pattern": "^q", "definition": {"max-length": 5}, "apply-to": "queues"}
@@ -199,7 +196,6 @@ def in_between(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> Non
     monkeypatch.setattr(command, "apply", apply_later)
 
 
-@pytest.mark.live
 def test_it_stops_where_another_client_declared_another_queue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """It prints the broker's error, what is done and what is not; the next run names the way out."""
     wanted = some()
@@ -226,7 +222,6 @@ def test_it_stops_where_another_client_declared_another_queue(place: Place, monk
     assert not make_plan(place.topology(wanted), wanted).steps
 
 
-@pytest.mark.live
 def test_a_step_that_another_client_has_done_is_done(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same queue, declared by two; the deletion of what is gone."""
     wanted = some()
@@ -250,7 +245,6 @@ def test_a_step_that_another_client_has_done_is_done(place: Place, monkeypatch: 
     assert not place.topology(Topology()).queues
 
 
-@pytest.mark.live
 def test_it_stops_where_it_has_no_permission(place: Place) -> None:
     """And goes on once it has."""
     wanted = some()
@@ -315,7 +309,6 @@ def proxy(server: str, most: int, *, silent: bool) -> Iterator[str]:
         thread.join(find_limit())
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("silent", [False, True])
 def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     place: Place, monkeypatch: pytest.MonkeyPatch, silent: bool
@@ -337,7 +330,6 @@ def test_it_stops_when_the_connection_is_gone_and_the_next_run_finishes(
     assert not make_plan(place.topology(wanted), wanted).steps
 
 
-@pytest.mark.live
 def test_it_does_not_start_where_the_broker_changed_after_the_plan(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +345,6 @@ def test_it_does_not_start_where_the_broker_changed_after_the_plan(
     assert not place.topology(Topology()).queues
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_queue_with_messages_is_not_deleted_unless_by_force(place: Place, kind: str) -> None:
     """Nor is anything at all without --prune."""
@@ -373,7 +364,6 @@ def test_a_queue_with_messages_is_not_deleted_unless_by_force(place: Place, kind
     assert not place.topology(Topology()).queues
 
 
-@pytest.mark.live
 def test_names_that_a_broker_changes_are_no_trouble(place: Place) -> None:
     """Line ends go from names; a client that waits for an answer with the name it sent would wait for ever."""
     wanted = Topology([Exchange("x\n", "topic")], [Queue("a\r\nb")], [Binding.to_queue("x\n", "a\r\nb", "k")])
@@ -382,7 +372,6 @@ def test_names_that_a_broker_changes_are_no_trouble(place: Place) -> None:
     assert place.run(wanted, "--yes", "--prune").output.endswith("nothing to do\n")
 
 
-@pytest.mark.live
 def test_a_dry_run_changes_nothing_and_without_a_terminal_there_is_no_question(place: Place) -> None:
     """That is bad usage, exit code 2."""
     assert place.run(some(), "--dry-run").exit_code == 0
@@ -392,7 +381,6 @@ def test_a_dry_run_changes_nothing_and_without_a_terminal_there_is_no_question(p
     assert not place.topology(Topology()).queues
 
 
-@pytest.mark.live
 def test_exclusive_queues_are_left_alone(place: Place) -> None:
     """Though from 4.0 on the broker exports their bindings."""
     wanted = some(1)
@@ -407,7 +395,6 @@ def test_exclusive_queues_are_left_alone(place: Place) -> None:
         assert [binding["routing_key"] for binding in bindings] == ["a"]
 
 
-@pytest.mark.live
 def test_at_a_terminal_it_asks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does nothing unless the answer is yes."""
     monkeypatch.setattr(console, "at_terminal", lambda: True)
@@ -418,7 +405,6 @@ def test_at_a_terminal_it_asks(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         assert text in result.output
 
 
-@pytest.mark.live
 def test_two_addresses_of_two_brokers_are_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done on either."""
     monkeypatch.setattr(BrokerConnection, "cluster", property(lambda _: "another"))
@@ -428,7 +414,6 @@ def test_two_addresses_of_two_brokers_are_refused(place: Place, monkeypatch: pyt
     assert not place.topology(Topology()).queues
 
 
-@pytest.mark.live
 def test_a_broker_refuses_parts_of_a_virtual_host_that_it_lacks(rabbitmq_servers: list[Server]) -> None:
     """The import ends there; `check` warns of the same files, and of no others."""
     declared, part = {"vhosts": [{"name": "hashstar-there"}]}, {"vhost": "hashstar-nowhere", "durable": True}

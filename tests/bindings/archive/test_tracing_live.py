@@ -29,8 +29,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 FOLDER = "/var/tmp/rabbitmq-tracing"  # noqa: S108  the plugin's, in the container
 EXCHANGE = "ordør"
 HEADERS: dict[str, Any] = {

@@ -23,8 +23,6 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-pytestmark = pytest.mark.live
-
 FIRST: Final = 900_000
 """Seed of the first file."""
 IMAGES: Final = [image for image in SERVERS["rabbitmq"].images() if not image.endswith(":4.0")]

@@ -15,8 +15,6 @@ from tests.support.servers import SERVERS, amqp_url, amqp_version, rabbitmq_mana
 from tests.support.starting import wait_for_service
 from tests.support.tiers import scale
 
-pytestmark = pytest.mark.live
-
 IMPORTS = int(os.environ.get("HASHSTAR_IMPORTS", "0"))
 AT_ONCE = 300
 

@@ -24,8 +24,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.live
-
 SURE = topologies.Kinds(types=("direct", "fanout", "topic", "topic", "x-modulus-hash"), policies=False)
 """Types of headers that a client keeps when it reads the firehose; there are more."""
 

@@ -36,7 +36,6 @@ def drift(place: Place, wanted: Topology, *options: str) -> tuple[int, Any]:
 
 
 @pytest.mark.smoke
-@pytest.mark.live
 def test_there_is_no_drift_after_apply_and_the_right_one_before(place: Place) -> None:
     profile = find_profile(place.server.version)
     for seed in range(4):
@@ -51,7 +50,6 @@ def test_there_is_no_drift_after_apply_and_the_right_one_before(place: Place) ->
         assert (code, value["objects"]) == (0, []), f"seed {seed}"
 
 
-@pytest.mark.live
 def test_what_consumers_leave_is_counted_and_ignored(place: Place) -> None:
     wanted = Topology(queues=[Queue("q")], profile=find_profile(place.server.version))
     assert place.run(wanted, "--yes").exit_code == 0
@@ -66,7 +64,6 @@ def test_what_consumers_leave_is_counted_and_ignored(place: Place) -> None:
     assert drift(place, wanted, "--ignore-extra")[0] == 0
 
 
-@pytest.mark.live
 def test_exclusive_queues_are_counted_and_nothing_is_proved_of_them(place: Place) -> None:
     """No export has them, and since 4.4.1 none has their bindings; `drift` goes on, all others say so."""
     wanted = Topology([Exchange("ev", "fanout")], [Queue("q")], profile=find_profile(place.server.version))

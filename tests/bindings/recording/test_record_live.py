@@ -14,7 +14,6 @@ from tests.support.unique import unique_name
 
 
 @pytest.mark.smoke
-@pytest.mark.live
 def test_what_a_client_declares_at_a_live_broker_is_recorded(rabbitmq_servers: list[Server], tmp_path: Path) -> None:
     for server in rabbitmq_servers:
         name = unique_name("record")

@@ -28,7 +28,6 @@ def explain(served: Served, exchange: str, key: str) -> list[str]:
 
 
 @pytest.mark.smoke
-@pytest.mark.live
 def test_the_topology_of_a_live_broker_answers(rabbitmq: Server) -> None:
     vhost = unique_name("serve")
     manage(rabbitmq, "PUT", f"vhosts/{vhost}")

@@ -25,8 +25,6 @@ amqp = pytest.importorskip("amqp")
 celery = pytest.importorskip("celery")
 kombu = pytest.importorskip("kombu")
 
-pytestmark = pytest.mark.live
-
 REFUSED = {"HSU001", "HSU005"}
 """Facts about queues that a release refuses."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tests.support.servers import Server
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(scope="module")
 def labs(rabbitmq_servers: list[Server]) -> Iterator[list[Lab]]:

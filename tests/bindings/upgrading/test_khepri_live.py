@@ -49,7 +49,6 @@ def counted(release: str) -> Topology:
     )
 
 
-@pytest.mark.live
 def test_the_order_of_x_modulus_hash_is_another_one_with_khepri_which_upgrade_does_not_claim_to_know(
     rabbitmq_servers: list[Server], khepri: Server
 ) -> None:
@@ -69,7 +68,6 @@ def test_the_order_of_x_modulus_hash_is_another_one_with_khepri_which_upgrade_do
     assert found.difference.meaning.verdict == "undecided"
 
 
-@pytest.mark.live
 def test_a_test_broker_is_not_asked_where_its_metadata_store_sends_a_message(khepri: Server) -> None:
     """With Khepri it is not where the model sends it, which is no finding."""
     topology = counted("3.13")

@@ -42,7 +42,6 @@ from tests.support.waiting import find_limit
 if TYPE_CHECKING:
     from tests.support.servers import Server
 
-pytestmark = pytest.mark.live
 REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
 """Number of random requests for each broker."""
 ROUND = 40

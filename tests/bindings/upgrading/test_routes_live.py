@@ -34,7 +34,6 @@ KINDS = topologies.Kinds(
 """Without choices by chance, and without x-modulus-hash, whose order before 4.3 only the broker knows."""
 
 
-@pytest.mark.live
 def test_messages_move_between_two_releases_exactly_as_claimed(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,8 +22,6 @@ from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 COUNT = 300
 LIMIT = 1
 """Number of times that a message of a queue may be put back, before the queue drops it: 20 by default, from 4.0 on."""

@@ -17,8 +17,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import stretch, wait_until
 
-pytestmark = pytest.mark.live
-
 WITHIN = 15.0
 """Maximum number of seconds from a cause until all places show it."""
 

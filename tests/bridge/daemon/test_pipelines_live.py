@@ -19,8 +19,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 COUNT = 200
 QUEUES = ("to-kafka", "from-kafka", "to-archive")
 

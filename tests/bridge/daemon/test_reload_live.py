@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.soak_reload import Outcome, try_reloads
 from tests.support.servers import Server
-
-pytestmark = pytest.mark.live
 
 RELOADS = 6
 

@@ -20,8 +20,6 @@ from tests.support.bridge.callers import KafkaSide, RabbitmqSide, RocketmqSide, 
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 PAIRS = [(one, other) for one in CONVENTIONS for other in CONVENTIONS if one != other]
 IN_CI = [("rabbitmq", "kafka"), ("rocketmq", "rabbitmq")]
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 from tests.soak_start_stop import rabbit_at, soak, soak_processes
 from tests.support.servers import Server
-
-pytestmark = pytest.mark.live
 
 
 def test_bridges_at_a_broker_end_in_time_and_lose_nothing(rabbitmq: Server, tmp_path: Path) -> None:

@@ -10,14 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.kafka.topics import topics_at
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, wait_until
-
-pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[3]
 COUNT = 200

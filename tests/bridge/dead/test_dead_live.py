@@ -23,8 +23,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 
 def await_ready(broker: Broker, queue: str, count: int) -> None:
     """Wait until a queue has this number of messages that are ready."""

@@ -21,8 +21,6 @@ from bridge.dead.replaying import WINDOW
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.live
-
 PROPERTIES: dict[str, Any] = {"headers": {"tenant": "a", "price": 5}, "content_type": "text/plain", "priority": 3}
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pika
-import pytest
 
 from bridge.endpoint import Delivery, Disconnected, Failure, Outgoing, Target
 from bridge.endpoints.rabbitmq.config import PublishAddress, RabbitmqTarget
@@ -19,8 +18,6 @@ from exchange.values.message import Message
 from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
-
-pytestmark = pytest.mark.live
 
 
 class Reports:

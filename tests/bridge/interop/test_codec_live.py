@@ -23,8 +23,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 WIRES = {
     "bool": b"t\x01", "byte": b"b\xff", "unsignedbyte": b"B\xff", "short": b"s\xff\xfe", "unsignedshort": b"u\xff\xfe",
     "signedint": b"I\xff\0\0\1", "unsignedint": b"i\xff\0\0\1", "long": b"l" + b"\xff" * 8,

@@ -18,8 +18,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 
 class Topic:
     """A new topic with one partition."""

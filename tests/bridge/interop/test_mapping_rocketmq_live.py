@@ -18,8 +18,6 @@ from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.tiers import examples
 
-pytestmark = pytest.mark.live
-
 LIVE = examples(2, derandomize=True, suppress_health_check=[*HealthCheck], database=None)
 
 

@@ -20,8 +20,6 @@ from tests.chaos.table import outcome_lines
 from tests.support.servers import missing
 from tests.support.starting import Unavailable
 
-pytestmark = pytest.mark.live
-
 SHORT = Amount(messages=8_000, keys=80, kills=2, restarts=1, broker_kills=0, cuts=3, window=200)
 HARD = replace(SHORT, restarts=0, broker_kills=1)
 AMOUNTS = dict(zip(PAIRS, cycle((SHORT, HARD))))

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from itertools import groupby
 from random import Random
 
-import pytest
-
 from bridge.endpoint import Target
 from bridge.endpoints.kafka.config import KafkaTarget
 from bridge.endpoints.memory import MemorySource
@@ -23,8 +21,6 @@ from tests.support.kafka import topics as kafka_topics
 from tests.support.rocketmq import topics as rocketmq_topics
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
 
 COUNT = 400
 

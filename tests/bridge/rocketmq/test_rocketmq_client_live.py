@@ -21,8 +21,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 NOBODY = "127.0.0.1:1"
 TOPIC_LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 

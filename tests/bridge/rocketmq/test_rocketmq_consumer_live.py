@@ -26,8 +26,6 @@ from tests.support.rocketmq.groups import by_queue, consumer_of, on_each, queues
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 
 def numbered(topic: str, count: int, **settings: Any) -> list[RocketMessage]:
     return [RocketMessage.build(topic, b"%d" % number, **settings) for number in range(count)]

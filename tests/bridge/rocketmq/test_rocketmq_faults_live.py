@@ -22,8 +22,6 @@ from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 SLOW = 500.0
 """Bytes a second through the relay: what a message of some 350 bytes and its answer need more than a second for."""
 PATIENT = SendSettings(send_msg_timeout=20_000)

@@ -26,7 +26,6 @@ from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
 PAGES = [ROOT / "docs" / name for name in ("rocketmq.md", "rocketmq-produce.md", "rocketmq-consume.md")]
 SNIPPETS = [block.text for page in PAGES for block in blocks(page) if "await " in block.text]
 ADDRESSES = ("10.0.0.1:9876;10.0.0.2:9876", "127.0.0.1:9876")

@@ -21,8 +21,6 @@ from tests.support.rocketmq.member import fields_of, java, member, send_with_jav
 from tests.support.servers import Server
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _fetch(rocketmq_servers: list[Server]) -> None:

@@ -35,8 +35,6 @@ from tests.support.rocketmq.member import java, member
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, stretch, until
 
-pytestmark = pytest.mark.live
-
 PATIENT = SendSettings(send_msg_timeout=30_000)
 MESSAGES = int(os.environ.get("HASHSTAR_ROCKETMQ_MESSAGES", "1000"))
 

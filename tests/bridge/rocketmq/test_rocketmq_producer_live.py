@@ -30,8 +30,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 
 def run(server: Server, test: Callable[[Client, Producer], Awaitable[None]], **settings: Any) -> None:
     """Run a scenario with a client and a producer."""

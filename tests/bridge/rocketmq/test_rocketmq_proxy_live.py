@@ -27,8 +27,6 @@ from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 PATIENT = SendSettings(send_msg_timeout=20_000)
 
 

@@ -24,8 +24,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 
 async def answer_all(client: Client, producer: Producer, topic: str) -> None:
     """Reply to every request of a topic, for ever."""

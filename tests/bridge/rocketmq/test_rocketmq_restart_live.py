@@ -7,8 +7,6 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import Any
 
-import pytest
-
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.producer.producer import Producer
@@ -20,8 +18,6 @@ from tests.support.rocketmq.broker import Broker, broker
 from tests.support.rocketmq.groups import consumer_of, queues_of, topic_at
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
-
-pytestmark = pytest.mark.live
 
 
 async def send_all(client: Client, topic: str, first: int, stop: int) -> None:

@@ -18,8 +18,6 @@ from tests.support.rocketmq.groups import consumer_of, on_each, queues_of, read,
 from tests.support.servers import Server, missing
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 SOURCE: Final = Path(__file__).parents[2] / "support" / "java" / "RocketmqAdmin.java"
 VERSION: Final = "5.5.0"
 """Of the tools, which speak to brokers of 4.x too."""

@@ -20,8 +20,6 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.rocketmq.secured import OWNER
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 STRANGER = Credentials("hashstar", "87654321")
 
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 
-import pytest
-
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
 from bridge.rocketmq.consumer.subscription import Subscription
@@ -25,8 +23,6 @@ from exchange.selector import Selector, SelectorError, Tags
 from tests.recorders.rocketmq_filter import EXPRESSIONS, PROPERTIES, WRITTEN
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
 
 GROUP = "selector-live"
 TAGS = ("paid", "Aa", "BB", "C#", "*", "f5a5a608", None)

@@ -29,8 +29,6 @@ from tests.support.rocketmq.transacting import GROUP
 from tests.support.servers import SERVERS
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 MESSAGES = int(os.environ.get("HASHSTAR_ROCKETMQ_MESSAGES", "1000"))
 HASTY = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000", "transactionCheckMax": "100000"}
 """Brokers ask soon and often: after two seconds, each second. After 15 times, their default, they would give a message

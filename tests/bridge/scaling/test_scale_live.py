@@ -36,8 +36,6 @@ from tests.support.servers import SERVERS, Server
 from tests.support.unique import unique_name
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 ROOT = Path(__file__).parents[3]
 RATE = float(os.environ.get("HASHSTAR_SCALE_RATE", "100"))
 """Messages a second."""

@@ -21,7 +21,6 @@ from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
 ADDRESS = "amqp://guest:guest@localhost/"
 SNIPPETS = [
     block.text

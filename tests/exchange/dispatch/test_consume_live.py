@@ -24,8 +24,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 EXCHANGE = "amq.topic"
 
 

@@ -15,8 +15,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 EXCHANGE = "amq.topic"
 SECONDS = 20.0
 

@@ -14,14 +14,11 @@ from typing import Any
 
 import httpx
 import pika
-import pytest
 
 from tests.support.pages import ROOT
 from tests.support.servers import Server
 from tests.support.unique import free_port, unique_name
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
 
 
 @contextmanager

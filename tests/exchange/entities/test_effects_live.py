@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any, Final
 
-import pytest
-
 from exchange import Queue
 from exchange.entities.in_force import Policies
 from exchange.entities.queue_arguments import refuse_queue
@@ -73,7 +71,6 @@ def write_arguments(arguments: dict[str, Any]) -> str:
     return f"[{', '.join(fields)}]"
 
 
-@pytest.mark.live
 def test_an_argument_changes_a_queue_if_and_only_if_it_has_an_effect(rabbitmq_servers: list[Server]) -> None:
     for server in rabbitmq_servers:
         profile = find_profile(server.version)

@@ -42,7 +42,6 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
 APPLY_TO: Final = ("all", "queues", "classic_queues", "quorum_queues", "streams")
 
 
-@pytest.mark.live
 def test_a_live_broker_has_the_same_effective_definitions(rabbitmq_servers: list[Server]) -> None:
     """On queues of each type and on an exchange, with two policies and two operator policies of different priority."""
     for server in rabbitmq_servers:
@@ -145,7 +144,6 @@ def cleared(rabbitmq_servers: list[Server]) -> Iterator[list[Server]]:
                 assert error.code == 404  # noqa: PT017  gone already
 
 
-@pytest.mark.live
 @pytest.mark.parametrize(("kind", "arguments", "policy", "operator"), CASES)
 def test_a_live_queue_keeps_what_the_settings_in_force_let_it_keep(
     cleared: list[Server], kind: str, arguments: dict[str, Any], policy: dict[str, Any], operator: dict[str, Any]
@@ -202,7 +200,6 @@ def is_declared(server: Server) -> bool:
     return True
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_live_queue_expires_when_the_settings_in_force_have_it_expire(cleared: list[Server], kind: str) -> None:
     """Up to 3.13, the policy decides for quorum queues, be its time longer than the argument's."""

@@ -35,7 +35,6 @@ CONSUMER_VALUES: dict[str, tuple[Any, ...]] = {
 CONSUMERS = 150
 
 
-@pytest.mark.live
 def test_a_live_broker_refuses_the_same_random_queues(rabbitmq_servers: list[Server]) -> None:
     """With the same words, where it is not that the broker itself fails."""
     for server in rabbitmq_servers:
@@ -56,7 +55,6 @@ def test_a_live_broker_refuses_the_same_random_queues(rabbitmq_servers: list[Ser
         declarer.close()
 
 
-@pytest.mark.live
 def test_a_live_broker_refuses_the_same_random_consumers(rabbitmq_servers: list[Server]) -> None:
     """So does the virtual broker, and with the same words, where it is not that the broker itself fails."""
     for server in rabbitmq_servers:
@@ -92,7 +90,6 @@ def test_a_live_broker_refuses_the_same_random_consumers(rabbitmq_servers: list[
         connection.close()
 
 
-@pytest.mark.live
 def test_a_live_broker_applies_policies_to_the_same_names(rabbitmq_servers: list[Server]) -> None:
     """Where the engine gives an answer."""
     for server in rabbitmq_servers:

@@ -24,7 +24,6 @@ SENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("apply_to", ["exchanges", "all"])
 @pytest.mark.parametrize("pattern", ["^$", "^(hashstar-default-none)?$"])
 def test_a_policy_of_the_default_exchange_acts_where_it_is_an_alternate(
@@ -78,7 +77,6 @@ def test_a_policy_of_the_default_exchange_acts_where_it_is_an_alternate(
                 assert any(hop.alternate for hop in explanation.hops) == bool(message.exchange)
 
 
-@pytest.mark.live
 def test_a_key_that_amqp_cannot_carry_can_be_bound_over_http(rabbitmq_servers: list[Server]) -> None:
     """A broker takes a long key from the management API, so a file can hold it; no client can make that binding."""
     import pika

@@ -33,7 +33,6 @@ HASHED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.live
 def test_a_live_broker_sends_each_key_to_the_same_queue(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,7 +89,6 @@ def messages(rng: Random, profile: Profile) -> list[Message]:
     return sent + [Message("hashstar-timestamp", "", {}, {"timestamp": time}) for time in times]
 
 
-@pytest.mark.live
 def test_a_live_ring_has_the_same_history(rabbitmq_servers: list[Server]) -> None:
     """After each of many bindings, of the same queue twice too, unbindings and deletions, a router edited alike agrees."""
     import pika
@@ -151,7 +149,6 @@ def _edit(rng: Random, router: Router, channel: Any) -> None:
         channel.queue_bind(binding.destination.name, binding.source, binding.routing_key)
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("value", [[], {}, [1], None], ids=repr)
 def test_an_empty_array_crashes_the_channels_of_certain_releases(rabbitmq_servers: list[Server], value: object) -> None:
     """As the value of a hash header, where there is more than one bucket."""

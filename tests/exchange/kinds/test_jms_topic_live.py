@@ -47,7 +47,6 @@ LITERALS = (
 LIKE = ('<<"a%">>,no_escape', '<<"_b">>,no_escape', '<<"%">>,no_escape', '<<"a!%b">>,<<"!">>', '<<"%a%b">>,no_escape')
 
 
-@pytest.mark.live
 def test_a_live_broker_evaluates_random_selectors_alike(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:

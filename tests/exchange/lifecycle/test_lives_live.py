@@ -15,7 +15,6 @@ LIVES = int(os.environ.get("HASHSTAR_LIVES", "300"))
 SEED = int(os.environ.get("HASHSTAR_LIVE_SEED", "2026"))
 
 
-@pytest.mark.live
 @pytest.mark.timeout(0)  # a full run takes an hour
 def test_a_live_broker_agrees_on_every_life(rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]) -> None:
     """Every confirm, delivery, count and content, with the headers of all deaths, is the model's."""

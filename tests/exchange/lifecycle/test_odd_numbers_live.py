@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 NAME: Final = unique_name("odd-number")
 
 
-@pytest.mark.live
 def test_live_brokers_deliver_as_often_as_recorded(rabbitmq_servers: list[Server]) -> None:
     for server in rabbitmq_servers:
         if server.management_url is None:

@@ -29,7 +29,7 @@ class Source(NamedTuple):
     parameters: frozenset[str]
     """Names of parameters of its functions: of tests, their fixtures."""
     is_live: bool
-    """Whether it marks tests that need a server."""
+    """Whether it has tests that need a server."""
 
 
 class Graph:
@@ -94,7 +94,7 @@ def _read_source(path: str, name: str, text: str, known: frozenset[str]) -> Sour
     imported: set[str] = set()
     strings: set[str] = set()
     parameters: set[str] = set()
-    is_by_name = is_live = False
+    is_by_name, is_live = False, path.endswith("_live.py")
     for node in walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}

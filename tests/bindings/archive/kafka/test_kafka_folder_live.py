@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from bridge.cli import hashstar
@@ -16,8 +15,6 @@ from tests.support.archives.containers import copy_out, run_inside
 from tests.support.kafka.folder import GROUP_OPTIONS, ask_groups, ask_tools, check_json, dump, filled
 from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
-
-pytestmark = pytest.mark.live
 
 
 def test_every_figure_is_that_of_kafkas_own_tools(kafka_servers: list[Server], tmp_path: Path) -> None:

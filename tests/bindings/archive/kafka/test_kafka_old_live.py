@@ -23,8 +23,6 @@ from tests.recorders.kafka_old_log import CODECS, VERSIONS, OldBroker, OldRecord
 from tests.support.archives.kafka_files import strip_marks
 from tests.support.servers import missing
 
-pytestmark = pytest.mark.live
-
 COUNT = int(os.environ.get("HASHSTAR_OLD_KAFKA_RECORDS", "400"))
 KINDS = {"0.8.2.2": ("0",), "0.10.2.2": ("0", "1")}
 """Message formats that a release writes."""

@@ -39,8 +39,6 @@ from tests.support.archives.reads import read
 from tests.support.servers import SERVERS, Server, missing
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 DATA: Final = "/var/lib/rocketmq"
 COUNT: Final = 150
 TAGS: Final = ("red", "blue", "größe", "AaBB", "BBAa", None)

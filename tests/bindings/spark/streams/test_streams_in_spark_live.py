@@ -17,8 +17,6 @@ from tests.support.pages import ROOT, blocks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.live
-
 TOPOLOGY = Topology(
     [Exchange("orders", "topic")], [Queue("eu"), Queue("all")],
     [Binding.to_queue("orders", "eu", "order.eu"), Binding.to_queue("orders", "all", "#")],

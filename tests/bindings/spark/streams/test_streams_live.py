@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bindings.spark.streams.log import OffsetRange, find_first, find_last, find_message, read_range
 from exchange.values.field_values import Typed
 from tests.support.bindings.live_streams import Streams, never
 from tests.support.waiting import wait_until
-
-pytestmark = pytest.mark.live
 
 
 def test_ends_and_ranges_are_those_of_the_broker(streams: Streams) -> None:

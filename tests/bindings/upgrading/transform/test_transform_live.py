@@ -90,7 +90,6 @@ def is_accepted(topology: Topology, message: Message) -> bool:
     return True
 
 
-@pytest.mark.live
 def test_transformed_definitions_are_imported_without_an_error_and_route_as_foretold(
     rabbitmq_servers: list[Server], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +138,6 @@ def test_transformed_definitions_are_imported_without_an_error_and_route_as_fore
         print(f"changes: {done}")
 
 
-@pytest.mark.live
 @pytest.mark.parametrize(
     ("was", "policy"),
     [

@@ -8,14 +8,11 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from bridge.consumers.groups import PartitionedQueue, create
 from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
 ADDRESS = "amqp://guest:guest@127.0.0.1"
 
 

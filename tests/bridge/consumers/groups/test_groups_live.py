@@ -34,8 +34,6 @@ from tests.support.program import Done, run_program
 from tests.support.servers import Server
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 ROOT = Path(__file__).parents[4]
 MESSAGES = int(os.environ.get("HASHSTAR_GROUP_MESSAGES", "4000"))
 RATE = float(os.environ.get("HASHSTAR_GROUP_RATE", "1500"))

@@ -17,8 +17,6 @@ from tests.support.pages import ROOT, blocks
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 EXAMPLE = ROOT / "examples/rpc"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 

@@ -28,8 +28,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 Headers = list[tuple[str, str | bytes | None]]
 
 

@@ -17,8 +17,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture
 def topics(rocketmq: Server) -> Iterator[Topics]:

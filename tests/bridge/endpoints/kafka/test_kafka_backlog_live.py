@@ -15,8 +15,6 @@ from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(scope="module")
 def topics(kafka: Server) -> Iterator[Topics]:

@@ -22,8 +22,6 @@ from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.watchdog import LONGEST, watched
 
-pytestmark = pytest.mark.live
-
 COUNT = 1_000
 GUILTY = [n for n in range(COUNT) if n % 100 == 7]
 

@@ -13,8 +13,6 @@ from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehavio
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
 
-pytestmark = pytest.mark.live
-
 REFUSED = Message("", "key.0", body=bytes(30_000))
 
 

@@ -18,8 +18,6 @@ from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server, missing
 from tests.support.waiting import find_limit, wait_until
 
-pytestmark = pytest.mark.live
-
 NEW = {"group.protocol": "consumer"}
 
 

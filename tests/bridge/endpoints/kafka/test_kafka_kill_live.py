@@ -19,8 +19,6 @@ from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.live
-
 KEYS = 100
 WINDOW = 500
 KILLS = 4

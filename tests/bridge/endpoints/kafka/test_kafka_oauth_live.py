@@ -25,8 +25,6 @@ from tests.support.kafka.broker import Broker
 from tests.support.kafka.topics import Topics
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 LIFE = 20.0
 """Seconds that a token lives: a newer one is there three seconds before librdkafka logs in again, on a busy machine."""
 LIVES = 2

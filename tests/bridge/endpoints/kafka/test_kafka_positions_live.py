@@ -14,8 +14,6 @@ from tests.support.bridge.positions import look_at_position, read_numbers
 from tests.support.kafka.topics import Topics
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.live
-
 
 def commit(topics: Topics, offset: TopicPartition) -> None:
     """Commit an offset of the group that is called as its topic; the coordinator knows the topic a moment later."""

@@ -17,8 +17,6 @@ from tests.support.bridge.behaviour import Reports, on_a_loop, send_to
 from tests.support.kafka.broker import brokers
 from tests.support.kafka.topics import Topics, topics_at
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(scope="module")
 def topics() -> Iterator[Topics]:

@@ -27,8 +27,6 @@ from tests.support.kafka.broker import PASSWORD, SCRAM_PASSWORD, USER, Broker
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 WRONG = "hush-hush"
 
 

@@ -35,8 +35,6 @@ from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server, missing
 from tests.support.waiting import find_limit, until, wait_until
 
-pytestmark = pytest.mark.live
-
 RIGHT = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed", LIMIT: "10"}
 """Settings of a group of which the check warns of nothing."""
 

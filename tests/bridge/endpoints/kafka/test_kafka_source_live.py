@@ -39,8 +39,6 @@ from tests.support.kafka.broker import PASSWORD, USER, Broker
 from tests.support.kafka.topics import Topics
 from tests.support.waiting import find_limit, stretch, until, wait_until
 
-pytestmark = pytest.mark.live
-
 
 def make_source(
     topics: Topics, topic: str, window: int = 1_000, settings: Mapping[str, Any] | None = None

@@ -26,8 +26,6 @@ from tests.support.kafka.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(scope="module")
 def topics(kafka: Server) -> Iterator[Topics]:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.kafka.broker import brokers
 from tests.support.kafka.topics import topics_at
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
-
 
 ASKING = """
 import sys

@@ -29,8 +29,6 @@ from tests.support.kafka.copy import Copying
 from tests.support.kafka.topics import Topics, topics_at
 from tests.support.waiting import find_limit, until, wait_until
 
-pytestmark = pytest.mark.live
-
 KEYS = 40
 
 SOON_HEARD = {"heartbeat.interval.ms": 500}

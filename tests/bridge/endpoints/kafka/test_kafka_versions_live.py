@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from bridge.endpoints.kafka.config import KafkaSource, KafkaTarget
 from bridge.endpoints.topics import TopicDestination
 from bridge.pump.pump import Inlet, Pump
@@ -16,8 +14,6 @@ from tests.bridge.endpoints.kafka.test_kafka_transactions_live import SOON_HEARD
 from tests.support.bridge.behaviour import QUICK, Silent, on_a_loop, router_to
 from tests.support.kafka.topics import topics_at
 from tests.support.servers import Server
-
-pytestmark = pytest.mark.live
 
 
 @on_a_loop

@@ -12,8 +12,6 @@ from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import missing
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:

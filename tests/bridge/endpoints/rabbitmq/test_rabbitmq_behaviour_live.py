@@ -19,8 +19,6 @@ from tests.support.servers import Server
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture(params=["classic", "quorum", "stream"])
 def place(request: pytest.FixtureRequest, rabbitmq: Server, tmp_path: Path) -> Iterator[Place]:

@@ -21,8 +21,6 @@ from tests.support.servers import missing
 from tests.support.unique import unique_name
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 
 def management(broker: Broker) -> str:
     return broker.server.management_url or missing("the broker has no management API")

@@ -31,8 +31,6 @@ from tests.support.bridge.relay import Relay, relay_to
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, stretch, until
 
-pytestmark = pytest.mark.live
-
 QUICK = Policy(window=200, tries=4, backoff=Backoff(0.01, 0.1), reconnect=Backoff(0.01, 0.2), drain=10.0)
 
 

@@ -40,8 +40,6 @@ from tests.support.bridge.oauth import (
 from tests.support.unique import unique_name
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 LIFE = 4.0
 """Seconds that a token lives: the broker counts whole ones, so between three and four."""
 LIVES = 5

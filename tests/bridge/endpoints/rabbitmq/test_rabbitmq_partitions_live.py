@@ -12,8 +12,6 @@ from tests.support.bridge.behaviour import Reports, on_a_loop
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.servers import missing
 
-pytestmark = pytest.mark.live
-
 COUNT = 600
 
 

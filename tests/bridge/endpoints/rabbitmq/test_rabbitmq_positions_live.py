@@ -11,8 +11,6 @@ from tests.support.bridge.behaviour import on_a_loop, read_all_of
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.bridge.positions import look_at_position
 
-pytestmark = pytest.mark.live
-
 
 @on_a_loop
 async def test_a_stream_that_ends_before_the_offset_in_its_file_is_an_error_of_the_check(

@@ -16,8 +16,6 @@ from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.bridge.live_rabbitmq import Broker
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 POLICY = Policy(window=200, tries=4, backoff=Backoff(0.02, 0.2), reconnect=Backoff(0.02, 0.2), drain=10.0)
 
 

@@ -25,8 +25,6 @@ from tests.support.bridge.relay import relay_to
 from tests.support.servers import missing
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 LARGE = 900_000
 NEAR = Redeliveries("q").near
 WINDOW_BYTES = 16 << 20

@@ -27,8 +27,6 @@ from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import SERVERS
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.live
-
 MESSAGES = 60
 """Number of messages of half a megabyte: several files of the brokers' commit log."""
 HOURS = ";".join([f"{hour:02}" for hour in range(24)])

@@ -17,8 +17,6 @@ from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehavio
 from tests.support.rocketmq.topics import Topics
 from tests.support.unique import unique_name
 
-pytestmark = pytest.mark.live
-
 REFUSED = Message("", "key.0", {"long": "x" * 40_000}, body=b"refused")
 """Its properties do not fit."""
 

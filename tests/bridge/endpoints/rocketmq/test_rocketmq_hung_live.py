@@ -18,8 +18,6 @@ from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 HANGS = "broker-b"
 
 

@@ -6,16 +6,12 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.remoting.message import RocketMessage
 from exchange.partition.clients.rocketmq.queues import MessageQueue
 from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
 
 MIB = 1 << 20
 QUEUES = 8

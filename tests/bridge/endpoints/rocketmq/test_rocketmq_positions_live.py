@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import pytest
-
 from bridge.endpoints.rocketmq.config import RocketmqSource
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import BrokerQueues
@@ -15,8 +13,6 @@ from bridge.rocketmq.remoting.message import RocketMessage
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.positions import look_at_position, read_numbers
 from tests.support.rocketmq.topics import Topics
-
-pytestmark = pytest.mark.live
 
 
 @on_a_loop

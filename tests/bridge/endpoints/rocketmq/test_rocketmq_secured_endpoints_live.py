@@ -20,8 +20,6 @@ from exchange import Message
 from tests.support.bridge.behaviour import Reports, on_a_loop, read_all_of, send_to
 from tests.support.rocketmq.secured import OWNER
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture
 def address(secured_addresses: list[str], secured_folder: Path) -> str:

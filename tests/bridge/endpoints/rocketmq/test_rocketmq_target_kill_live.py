@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from bridge.endpoints.memory import MemorySource
 from bridge.endpoints.rocketmq.config import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
@@ -17,8 +15,6 @@ from tests.support.bridge.behaviour import QUICK, Silent, by_key
 from tests.support.rocketmq.topics import topics_at
 from tests.support.rocketmq_cluster import Cluster
 from tests.support.waiting import find_limit
-
-pytestmark = pytest.mark.live
 
 COUNT = 600
 MESSAGES = [Message("in", f"key.{n % 7}", body=b"%d" % n) for n in range(COUNT)]

@@ -23,8 +23,6 @@ from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
 
-pytestmark = pytest.mark.live
-
 SECONDS = 10.0
 """In which it is to be reported, and after which it is to be over."""
 

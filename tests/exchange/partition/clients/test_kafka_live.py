@@ -24,8 +24,6 @@ from tests.support.servers import Server, missing
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit
 
-pytestmark = pytest.mark.live
-
 PRODUCE: Final = Path(__file__).parents[3] / "support" / "java" / "Produce.java"
 COUNTS: Final = (12, 7)
 CLIENTS: Final = ("2.4.1", "4.4.0")

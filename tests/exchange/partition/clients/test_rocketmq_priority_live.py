@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-import pytest
-
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
 from bridge.rocketmq.remoting.admin import TopicConfig, create_topic
@@ -37,7 +35,6 @@ async def put(server: Server) -> list[tuple[dict[str, str], int, int]]:
     return found
 
 
-@pytest.mark.live
 def test_a_message_is_in_the_queue_of_its_priority_from_5_4_on(rocketmq_servers: list[Server]) -> None:
     for server in rocketmq_servers:
         knows = not server.version.startswith("4.")
