@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import lru_cache
 from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -91,44 +92,22 @@ class Archive:
     @property
     def other_names(self) -> tuple[str, ...]:
         """Files of no known format."""
-        return tuple([str(path) for path in self.others])
+        return self.list_contents().others
 
     @property
     def biases(self) -> tuple[Bias, ...]:
         """The different biases of the files."""
-        return tuple(dict.fromkeys([form.bias_of(path) for path, form in self.files]))
-
-    def list_contents(self, detected: Detected) -> ArchiveContents:
-        """Return what a report says of the files, given those that were looked at when they were read."""
-        known = [(str(path), path, form) for path, form in self.files if not isinstance(form, Undetected)]
-        if len(known) == len(self.files):
-            return ArchiveContents(self.names, len(self.files), self.biases, self.notes, self.other_names)
-        root = _join(Path(self.path).absolute(), "")
-
-        def show(path: str) -> str:
-            return _join(Path(self.path), path.removeprefix(root)) if path.startswith(root) else path
-
-        files = [
-            (path, FileKind(self.path, form.name, form.bias_of(place).name, form.note_of(place)), 1)
-            for path, place, form in known
-        ]
-        files += [
-            (show(path), kind, number) for kind, (number, path) in detected.kinds.items() if kind.archive == self.path
-        ]
-        kinds = [kind for _, kind, _ in sorted(files, key=lambda each: split_path(each[0]))]
-        others = [show(path) for archive, path in detected.others if archive == self.path]
-        return ArchiveContents(
-            tuple(dict.fromkeys([kind.format for kind in kinds])),
-            sum(number for _, _, number in files),
-            tuple(dict.fromkeys([Bias[kind.bias] for kind in kinds])),
-            self._complete_notes([kind.note for kind in kinds]),
-            tuple(sorted([*self.other_names, *others], key=split_path)),
-        )
+        return self.list_contents().biases
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the formats."""
-        return tuple(dict.fromkeys([form.name for _, form in self.files]))
+        return self.list_contents().formats
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Caveats for users of the counts."""
+        return self.list_contents().notes
 
     @property
     def taken(self) -> str:
@@ -136,17 +115,33 @@ class Archive:
         notes = [form.note_of(path) for path, form in self.files[:1]]
         return "".join([note for note in notes if note.startswith(TAKEN)])
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Caveats for users of the counts."""
-        return self._complete_notes([form.note_of(path) for path, form in self.files])
-
-    def _complete_notes(self, notes: Sequence[str]) -> tuple[str, ...]:
-        """Return the notes of files, each once, with those of the archive."""
-        named = [*filter(None, notes), *self.unused]
+    def list_contents(self, detected: Detected | None = None) -> ArchiveContents:
+        """Return what a report says of the files, given those that were looked at when they were read."""
+        detected = detected or Detected()
+        is_late = any(isinstance(form, Undetected) for _, form in self.files)
+        shown = {make_absolute(path): str(path) for path, _ in self.files} if is_late else {}
+        files = [
+            (str(path), FileKind(self.path, form.name, form.bias_of(path).name, form.note_of(path)), 1)
+            for path, form in self.files
+            if not isinstance(form, Undetected)
+        ]
+        files += [
+            (shown.get(path, path), kind, number)
+            for kind, (number, path) in detected.kinds.items()
+            if kind.archive == self.path
+        ]
+        kinds = [kind for _, kind, _ in sorted(files, key=lambda each: split_path(each[0]))]
+        others = [shown.get(path, path) for archive, path in detected.others if archive == self.path]
+        notes = [*filter(None, [kind.note for kind in kinds]), *self.unused]
         if self.repeated:
-            named.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
-        return tuple(dict.fromkeys(named))
+            notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
+        return ArchiveContents(
+            tuple(dict.fromkeys([kind.format for kind in kinds])),
+            sum([number for _, _, number in files]),
+            tuple(dict.fromkeys([Bias[kind.bias] for kind in kinds])),
+            tuple(dict.fromkeys(notes)),
+            tuple(sorted([*map(str, self.others), *others], key=split_path)),
+        )
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:
         """Return all splits, each with its format. Raises InputError for a file that cannot be opened."""
@@ -316,8 +311,18 @@ def _check_columns(path: str, files: Sequence[tuple[Place, Format]], given: Mapp
         raise InputError(explain_absent(path, min(absent), there))
 
 
-def _join(folder: Path, path: str) -> str:
-    return os.path.join(folder, path)  # noqa: PTH118  as files are listed: ``./a`` of the folder ``.``
+def make_absolute(path: Place) -> Place:
+    """Return a path as processes take it that have working directories of their own."""
+    if not isinstance(path, str):
+        return path
+    folder, name = os.path.split(path)
+    absolute = _make_absolute("" if os.path.isabs(folder) else os.getcwd(), folder)  # noqa: PTH109, PTH117  of many
+    return path if absolute == folder else os.path.join(absolute, name)  # noqa: PTH118  of many
+
+
+@lru_cache(1 << 10)
+def _make_absolute(working: str, folder: str) -> str:
+    return str(Path(working, folder))
 
 
 def drop_repeats(archives: Sequence[Archive]) -> list[Archive]:

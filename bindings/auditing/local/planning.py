@@ -6,16 +6,13 @@ largest task begins first.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from bindings.archive.formats.detect import Archive
+from bindings.archive.formats.detect import Archive, make_absolute
 from bindings.archive.formats.recognition import Undetected
 from bindings.archive.places import Place, read_file_size
 from bindings.archive.reading import SPLIT_BYTES, Format, Split
@@ -70,8 +67,7 @@ def plan_tasks(archive: Archive, cores: int, planner: Planner = plan_splits) -> 
 
     Raises InputError for files that cannot be opened.
     """
-    # Absolute paths, because workers have working directories of their own.
-    files = [PlannedFile(_make_absolute(path), form, read_file_size(path)) for path, form in archive.all_files]
+    files = [PlannedFile(make_absolute(path), form, read_file_size(path)) for path, form in archive.all_files]
     total = sum(file.size for file in files)
     task_bytes = min(max(total // (TASKS_PER_CORE * cores), MIN_TASK_BYTES), MAX_TASK_BYTES)
     split_bytes = min(task_bytes, SPLIT_BYTES)
@@ -83,23 +79,10 @@ def plan_file(path: Place, form: Format) -> list[Task]:
 
     Raises InputError if it cannot be opened.
     """
-    file = PlannedFile(_make_absolute(path), form, read_file_size(path))
+    file = PlannedFile(make_absolute(path), form, read_file_size(path))
     is_one = isinstance(form, Undetected) and file.size <= SPLIT_BYTES
     splits = ([] if is_one else form.plan(file.path, SPLIT_BYTES)) or [Split(file.path)]
     return group_into_tasks([(file, splits)], MAX_TASK_BYTES)
-
-
-def _make_absolute(path: Place) -> Place:
-    if not isinstance(path, str):
-        return path
-    folder, name = os.path.split(path)
-    absolute = _join_folders("" if os.path.isabs(folder) else os.getcwd(), folder)  # noqa: PTH109, PTH117  of many
-    return path if absolute == folder else os.path.join(absolute, name)  # noqa: PTH118  of many
-
-
-@lru_cache(1 << 10)
-def _join_folders(working: str, folder: str) -> str:
-    return str(Path(working, folder))
 
 
 def plan_groups(archive: Archive) -> list[list[Task]]:
