@@ -36,16 +36,17 @@ class LivePlan(NamedTuple):
         return make_plan(live.topology(self.wanted), self.after).steps
 
 
-def plan_for(live: Live, wanted: Topology, *, prune: bool = False, seconds: float = PLANNING_SECONDS) -> LivePlan:
+def plan_for(live: Live, wanted: Topology, *, prune: bool = False) -> LivePlan:
     """Return the plan that makes a live virtual host have the wanted topology; nothing is changed.
 
     With ``prune``, the plan also deletes what only the broker has. The search for a safe order takes at most
-    ``seconds``; steps for which none was found are marked as dangerous. Raises InputError if the broker cannot be read.
+    `PLANNING_SECONDS`; steps for which none was found are marked as dangerous. Raises InputError if the broker cannot
+    be read.
     """
     wanted = live.as_declared(wanted)
     before = live.topology(wanted)
     after = _with_operator_policies(wanted if prune else keep_extras(before, wanted), before)
-    return LivePlan(make_plan(before, after, deadline=Deadline(seconds)), wanted, before, after)
+    return LivePlan(make_plan(before, after, deadline=Deadline(PLANNING_SECONDS)), wanted, before, after)
 
 
 def _with_operator_policies(after: Topology, before: Topology) -> Topology:

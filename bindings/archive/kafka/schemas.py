@@ -28,9 +28,9 @@ ENDS_EARLY: Final = "it ends in the middle of a field"
 class FieldReader:
     """Reads fields from bytes, in order. Each method raises InputError if they are not there."""
 
-    def __init__(self, data: bytes, place: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._place = place
+        self._place = 0
 
     @property
     def rest(self) -> int:

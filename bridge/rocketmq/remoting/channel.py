@@ -158,10 +158,10 @@ class Channel(asyncio.Protocol):
         finally:
             self._waiting.pop(opaque, None)
 
-    def oneway(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
+    def oneway(self, code: int, fields: Mapping[str, str]) -> None:
         """Send a request without an answer. Raises SendRequestError on a connection that has ended, CommandError."""
         self._opaque = opaque = (self._opaque + 1) & OPAQUES
-        self.write(self.encode(Command(code, fields, body, opaque, ONEWAY)))
+        self.write(self.encode(Command(code, fields, b"", opaque, ONEWAY)))
 
     def expect(self, answer: Callable[[Answer], None], timeout: float) -> int:
         """Register a request that is about to be written, and return its ``opaque``; ``answer`` is called once, with

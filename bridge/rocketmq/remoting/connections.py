@@ -148,14 +148,14 @@ class Connections:
             raise BrokerError(answer.code, answer.remark, address)
         return answer
 
-    async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
+    async def ask_name_server(self, code: int, fields: Mapping[str, str] | None = None) -> Command:
         """Send a request to the name server in use, and when that fails or hangs to each of the others in turn.
 
         Raises BrokerError for an answer other than SUCCESS, ConnectError when none answers.
         """
 
         async def ask(address: str) -> tuple[str, Command]:
-            return address, await self.invoke(address, code, fields, body)
+            return address, await self.invoke(address, code, fields)
 
         self._in_use, answer = await self._ask_in_turn(ask)
         if answer.code != ResponseCode.SUCCESS:

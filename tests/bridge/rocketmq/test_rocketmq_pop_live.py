@@ -331,7 +331,7 @@ def test_requests_about_popped_messages_need_no_membership(rocketmq_servers: lis
         await asyncio.sleep(0.5)
         assert not news.done()
         await send(client, [RocketMessage.build(topic, b"%d" % at) for at in range(3)])
-        assert (await asyncio.wait_for(news, find_limit())).has_messages
+        assert await asyncio.wait_for(news, find_limit())
         messages: list[StoredMessage] = []
         while len(messages) < 3:
             messages += (await requests.pop(queue, subscription, invisible_time=60)).messages

@@ -15,7 +15,7 @@ from bridge.rocketmq.consumer.pop import popping as popping_module
 from bridge.rocketmq.consumer.pop.answers import Popped, PopStatus
 from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle
 from bridge.rocketmq.consumer.pop.popping import Popping
-from bridge.rocketmq.consumer.pop.requests import News, TopicHandle
+from bridge.rocketmq.consumer.pop.requests import TopicHandle
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.errors import BrokerError, RemotingError, SendRequestError
 from bridge.rocketmq.remoting.message import StoredMessage
@@ -51,9 +51,9 @@ class Broker:
             raise answer
         return Popped(PopStatus.FOUND, tuple(answer))
 
-    async def wait_for_news(self, *_: Any, **__: Any) -> News:
+    async def wait_for_news(self, *_: Any, **__: Any) -> bool:
         await self.news.wait()
-        return News(has_messages=True)
+        return True
 
     async def ack_all(self, handles: Iterable[TopicHandle]) -> None:
         self.acked += [handle.offset for _, handle in handles]

@@ -321,12 +321,12 @@ class Popping:
     async def _wait_for_news(self, queue: PopQueue) -> bool:
         """Wait until there may be messages, and return whether the broker reported any."""
         if not self._settings.orderly:
-            return (await self._requests.wait_for_news(queue.queue, NEWS_SECONDS)).has_messages
+            return await self._requests.wait_for_news(queue.queue, NEWS_SECONDS)
         news = asyncio.ensure_future(self._requests.wait_for_news(queue.queue, ORDERED_NEWS_SECONDS, ordered=True))
         acked = asyncio.ensure_future(queue.acked.wait())
         try:
             await asyncio.wait((news, acked), return_when=asyncio.FIRST_COMPLETED)
-            return news.done() and news.result().has_messages
+            return news.done() and news.result()
         finally:
             news.cancel()
             acked.cancel()

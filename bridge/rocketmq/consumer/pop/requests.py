@@ -41,14 +41,6 @@ TopicHandle = tuple[str, PopHandle]
 """The topic of a popped message, as it was asked for, and its handle."""
 
 
-class News(NamedTuple):
-    """The answer of a broker that was asked for news (`NotificationResponseHeader`)."""
-
-    has_messages: bool
-    polling_full: bool = False
-    """Too many requests wait at the broker already, so this one did not wait."""
-
-
 class PopRequests:
     """Requests of a group. Each raises RemotingError when it fails; times are in seconds."""
 
@@ -134,8 +126,8 @@ class PopRequests:
             start_offset=handle.offset, pop_ms=pop_ms, invisible_ms=invisible_ms, revive_queue=revive
         )
 
-    async def wait_for_news(self, queue: TopicQueue, poll_time: float, *, ordered: bool = False) -> News:
-        """Wait at the broker until a queue has messages that can be popped, ``poll_time`` at most.
+    async def wait_for_news(self, queue: TopicQueue, poll_time: float, *, ordered: bool = False) -> bool:
+        """Wait at the broker until a queue has messages to pop, ``poll_time`` at most; return whether it has some.
 
         Nothing is popped, so the request may be cancelled without losing messages (``NOTIFICATION``).
         """
@@ -151,11 +143,10 @@ class PopRequests:
         }
         answer = await self._client.invoke(address, RequestCode.NOTIFICATION, fields, timeout=poll_time + POP_TIMEOUT)
         if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
-            return News(has_messages=False)
+            return False
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address)
-        has, full = (answer.fields.get(name) == "true" for name in ("hasMsg", "pollingFull"))
-        return News(has, full)
+        return answer.fields.get("hasMsg") == "true"
 
     async def polling_number(self, queue: TopicQueue) -> int:
         """Return how many pops of the group wait at the broker for this queue, or for any (``POLLING_INFO``)."""
