@@ -79,8 +79,8 @@ OAUTH: Final = Key(
 class TokenError(Disconnected):
     """No token can be had: the reason, and the key of the table that it is about."""
 
-    def __init__(self, key: Key[Any], problem: str) -> None:
-        path = f"{OAUTH.name}.{key.name}"
+    def __init__(self, key: str, problem: str) -> None:
+        path = f"{OAUTH.name}.{key}"
         super().__init__(f"{path}: {problem}", path)
 
 
@@ -130,7 +130,7 @@ def _read_given(secret: Secret) -> tuple[str, float | None]:
     try:
         return text, check_token(text)
     except ValueError as error:
-        raise TokenError(GIVEN_TOKEN, str(error)) from None
+        raise TokenError(GIVEN_TOKEN.name, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Grant:
 
     def error(self, problem: str, key: Key[Any] = TOKEN_URL) -> TokenError:
         """Return an error about the server."""
-        return TokenError(key, f"{self.server} {problem}")
+        return TokenError(key.name, f"{self.server} {problem}")
 
 
 def _ask(grant: _Grant) -> tuple[str, float | None]:

@@ -79,8 +79,8 @@ class MatchJson(BindingJson):
     """The key of the message that it matches; null where keys do not decide."""
     matched_header: str | None
     """The header that has this key; null for the routing key."""
-    refused: NotRequired[str]
-    """What RabbitMQ answers to the binding, if it refuses to make it: a file has it."""
+    refused: str | None
+    """What RabbitMQ answers to the binding, which a file has, if it refuses to make it; else null."""
 
 
 class AlternateJson(TypedDict):
@@ -202,11 +202,10 @@ document(
 
 def _match_json(binding: Binding, hop: Hop, message: Message, outcome: Outcome) -> MatchJson:
     header, key = find_matching_key(hop.exchange, binding, message) or (None, None)
-    fields: MatchJson = {
-        **encode_binding(binding), "outcome": outcome, "matched_key": key, "matched_header": header
+    return {
+        **encode_binding(binding), "outcome": outcome, "matched_key": key, "matched_header": header,
+        "refused": dict(hop.refused).get(binding),
     }  # fmt: skip
-    refusal = dict(hop.refused).get(binding)
-    return fields if refusal is None else {**fields, "refused": refusal}
 
 
 document("ObstacleJson", "exchange, destination = EndJson(destination.kind, destination.name), binding, reason")(

@@ -69,7 +69,7 @@ class SimulatedLoop(VirtualLoop):
     It has no files to look at, so that a turn is little more than its callbacks: a third of what a life costs is turns.
     """
 
-    get_debug = bool  # type: ignore[assignment]  # never, which each handle and future asks: a type needs no frame
+    get_debug = bool  # never, which each handle and future asks: a type needs no frame
 
     def __init__(self, random: Random, calls: float = 0.02) -> None:
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []

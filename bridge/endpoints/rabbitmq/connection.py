@@ -343,7 +343,8 @@ class Channel:
     def cancel(self) -> None:
         """Cancel the last consumer, before anything that is written later; it is not answered.
 
-        What it was delivered stays unacknowledged. pika would put it off behind the answer that something else waits for, `mark` for instance.
+        What it was delivered stays unacknowledged. pika would put it off behind the answer that something else waits
+        for, `mark` for instance.
         """
         self._connection.write(encode_cancel(self.number, b"%d" % self._consumers))
 

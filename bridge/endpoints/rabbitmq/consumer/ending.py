@@ -2,9 +2,9 @@
 
 A quorum queue puts a message that is on its way to a cancelled consumer behind those that wait, and one that is on its
 way to a channel that is closed in front of them. So a consumer is cancelled at a moment when nothing can be on its way:
-when it has as many messages as its prefetch allows. That moment comes if the queue has more, as nothing is acknowledged
-before it. Where it does not come, the queue has next to nothing: the consumer ends with its channel then, and what is on
-its way counts as delivered.
+when it has as many messages as its prefetch allows. That moment comes if the queue has more, as nothing is
+acknowledged before it. Where it does not come, the queue has next to nothing: the consumer ends with its channel then,
+and what is on its way counts as delivered.
 """
 
 from __future__ import annotations
