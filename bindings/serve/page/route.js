@@ -104,6 +104,7 @@ function matchedItem(binding) {
     partLink(binding.destination_type, binding.destination, 50),
     binding.outcome === 'queued' || binding.outcome === 'followed' ? null : el('span', { class: 'soft' }, ' ', OUTCOMES[binding.outcome]),
     by,
+    binding.refused ? el('div', { class: 'soft' }, 'RabbitMQ refuses to make this binding: ', binding.refused) : null,
   );
 }
 
