@@ -64,8 +64,8 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/counts/comparison.py",
         "bindings/counts/test_comparison.py",
-        ("one more change than the limit is kept", "len(self.changes) <= CHANGES", "len(self.changes) <= CHANGES + 1"),
-        ("what is added to folded changes stays apart", " and not self.is_folded", ""),
+        ("one more change than the limit is kept", "return changes > CHANGES or", "return changes > CHANGES + 1 or"),
+        ("what is added to folded changes stays apart", " or self.is_folded\n", "\n"),
         ("folded changes have the name of a queue", "* number) not in queues", "* number)"),
     ),
     *mutants_of(
