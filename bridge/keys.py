@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from bindings.archive.times import to_microseconds
 from bridge.table import Secret, Table, describe
 from exchange.text.display import suggest
 from exchange.text.numbers import DURATION, parse_duration
@@ -157,7 +158,7 @@ def _to_moment(value: Any) -> int:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         raise TypeError
-    return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    return to_microseconds(value)
 
 
 def _measure(parse: Callable[[str], float | None], unit: type[Number], what: str, pattern: str) -> KeyForm[Number]:

@@ -17,7 +17,7 @@ from bindings.commands.audit_options import (
     SparkOptions,
     Thresholds,
     output_options,
-    parse_time,
+    parse_window,
     refuse_outputs_in,
     refuse_outputs_within,
     spark_options,
@@ -136,7 +136,7 @@ def run_command(
     """
     with exit_on_error():  # usage first: what counts takes a second to import
         where.check(jobs, cache)
-        window = parse_time("--since", since), parse_time("--until", until)
+        window = parse_window(since, until)
     if is_estimate and (outputs.form not in ESTIMATE_FORMS or outputs.files or outputs.save_tally):
         raise click.UsageError(f"--estimate makes no report: it is printed as {' or '.join(ESTIMATE_FORMS)} alone")
     with exit_on_error(EXTRA):

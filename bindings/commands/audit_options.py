@@ -18,6 +18,7 @@ from bindings.sources.files import open_file, save_form
 from exchange.commands.options import RENAMED, ReportOption, allow_unread_option, redirect
 from exchange.commands.output import choose_form, form_option, print_form
 from exchange.errors import InputError
+from exchange.text.numbers import explain_empty_range
 
 if TYPE_CHECKING:
     from bindings.archive.formats.detect import Archive
@@ -291,7 +292,15 @@ output_options = _gather(
 )
 
 
-def parse_time(option: str, text: str | None) -> int | None:
+def parse_window(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Return the times of ``--since`` and ``--until``. Raises InputError, also if no time is between them."""
+    window = _parse_time("--since", since), _parse_time("--until", until)
+    if (problem := explain_empty_range(*window, "--since")) is not None:
+        raise InputError(f"--until: {problem}")
+    return window
+
+
+def _parse_time(option: str, text: str | None) -> int | None:
     """Return an ISO date or time as microseconds since 1970; it is in UTC unless it names a zone. Raises InputError."""
     if text is None:
         return None

@@ -38,6 +38,16 @@ def read_float(text: str) -> float:
     return float(text)
 
 
+def explain_empty_range(start: float | None, end: float | None, start_name: str) -> str | None:
+    """Return what is wrong with the end of a range in which nothing can be, as it is no part of it; None if it is fine.
+
+    A bound that is None is none.
+    """
+    if start is None or end is None or start < end:
+        return None
+    return f"must be after {start_name}: nothing is between them"
+
+
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 """Unit -> its seconds."""
 PART: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)\s*({'|'.join(UNITS)})\s*", re.ASCII)

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bindings.archive.names import escape
+from exchange.errors import InputError
+from exchange.text.numbers import explain_empty_range
 
 OTHER_VHOST: Final = "in another virtual host"
 OUTSIDE: Final = "outside the window of time"
@@ -21,7 +23,7 @@ UNTIMED: Final = "without a time, which a window asks for"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects the records of an archive to audit; by default all.
+    """Selects the records of an archive to audit; by default all. Raises InputError for a window that is empty.
 
     >>> third = Selection("/shop", since=1_793_664_000_000_000)  # 2026-11-03
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", selection=third)
@@ -34,6 +36,10 @@ class Selection:
     """Time of the earliest selected record, in microseconds since 1970, UTC (inclusive)."""
     until: int | None = None
     """Time before which records are selected, in microseconds since 1970, UTC (exclusive)."""
+
+    def __post_init__(self) -> None:
+        if (problem := explain_empty_range(self.since, self.until, "since")) is not None:
+            raise InputError(f"until: {problem}")
 
     @property
     def columns(self) -> tuple[str, ...]:

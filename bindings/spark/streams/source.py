@@ -60,6 +60,7 @@ from exchange.amqp.streams import OFFSET_DIGITS, STREAM_OFFSET, is_offset
 from exchange.errors import InputError
 from exchange.files.names import AMQP
 from exchange.text.display import suggest
+from exchange.text.numbers import explain_empty_range
 from exchange.values.message import assemble_message
 
 if TYPE_CHECKING:
@@ -104,11 +105,16 @@ class StreamSettings:
         fail = options.get("failOnDataLoss", "true").lower()
         if fail not in ("true", "false"):
             raise InputError(f"failOnDataLoss is {fail!r}; it can be true or false")
+        start = parse_position(options.get("startingOffsets", "first"))
+        end = _read_number(options, "endingOffsets", 0, 10**OFFSET_DIGITS)
+        # Equal ones are no mistake: programs that read on where they stopped ask so if there are no new messages.
+        if isinstance(start, int) and start != end and (problem := explain_empty_range(start, end, "startingOffsets")):
+            raise InputError(f"endingOffsets {problem}")
         return cls(
             _read_login(options),
             names,
-            parse_position(options.get("startingOffsets", "first")),
-            _read_number(options, "endingOffsets", 0, 10**OFFSET_DIGITS),
+            start,
+            end,
             _read_number(options, "maxOffsetsPerTrigger", 1, 10**OFFSET_DIGITS),
             fail == "true",
         )

@@ -17,6 +17,7 @@ from bridge.daemon.reading.replies import Ends, read_replies
 from bridge.endpoint import BridgeLayout, Misfit, Place, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target
 from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
+from bridge.keys import Key
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
 from bridge.pump.inlet import read_filter
@@ -308,19 +309,23 @@ def _read_window_bytes(table: Table, base: Policy) -> int:
     return size
 
 
+def _read_backoff(table: Table, first_key: Key[float], most_key: Key[float], base: Backoff) -> Backoff:
+    """Read the shortest and the longest wait. A longest one that is written alone may be below the usual shortest."""
+    is_written = table.has(first_key.name)
+    first, most = first_key.read(table, base.first), most_key.read(table, base.most)
+    if is_written and first > most:
+        table.keep(table.error(first_key.name, f"must be at most {most_key.name}, which is {most:g} s"))
+    return Backoff(first, most)
+
+
 def read_policy(table: Table, base: Policy) -> Policy:
     """Read a policy, whose defaults are those of another one. Raises InputError."""
     policy = Policy(
         pump_keys.WINDOW.read(table, base.window),
         _read_window_bytes(table, base),
         pump_keys.TRIES.read(table, base.tries),
-        Backoff(
-            pump_keys.BACKOFF.read(table, base.backoff.first), pump_keys.BACKOFF_MOST.read(table, base.backoff.most)
-        ),
-        Backoff(
-            pump_keys.RECONNECT.read(table, base.reconnect.first),
-            pump_keys.RECONNECT_MOST.read(table, base.reconnect.most),
-        ),
+        _read_backoff(table, pump_keys.BACKOFF, pump_keys.BACKOFF_MOST, base.backoff),
+        _read_backoff(table, pump_keys.RECONNECT, pump_keys.RECONNECT_MOST, base.reconnect),
         Unroutable(pump_keys.UNROUTABLE.read(table, base.unroutable.value)),
         pump_keys.ONE_AT_A_TIME.read(table, base.one_at_a_time),
         pump_keys.RATE.read(table) or base.rate,

@@ -13,7 +13,7 @@ from bindings.archive.places import read_file_size
 from bindings.sources.files import make_folders
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.archive.files import ArchiveFiles
-from bridge.endpoints.archive.replay import Settled, name_within
+from bridge.endpoints.archive.replay import ReplaySelection, Settled, name_within
 from bridge.endpoints.archive.spool import DAMAGED, find_spools
 from exchange.errors import InputError
 from exchange.text.display import count_noun, list_some
@@ -95,11 +95,11 @@ def _check_spools(root: Path) -> list[Finding]:
     return findings
 
 
-def check_source(path: str, mapping: FieldMapping, settled: Path | None, *, follow: bool) -> list[Finding]:
+def check_source(path: str, selection: ReplaySelection, settled: Path | None, *, follow: bool) -> list[Finding]:
     """Check whether there is an archive at a path, and how far its replay is, which the file ``settled`` keeps."""
-    findings = [*_check_archive(path, mapping, follow), *_check_settled(settled, mapping)]
+    findings = [*_check_archive(path, selection.mapping, follow), *_check_settled(settled, selection)]
     if settled is not None and not any(each.level == "error" for each in findings):
-        findings += _check_changed(path, mapping, settled)
+        findings += _check_changed(path, selection, settled)
     return findings
 
 
@@ -135,11 +135,11 @@ def _check_files(archive: Archive) -> list[Finding]:
     return []
 
 
-def _check_settled(path: Path | None, mapping: FieldMapping) -> list[Finding]:
+def _check_settled(path: Path | None, selection: ReplaySelection) -> list[Finding]:
     if path is None:
         return [Finding("ok", "how far the replay is will not be kept: each run begins at the beginning", "state")]
     try:
-        settled = Settled.read(path, mapping)
+        settled = Settled.read(path, selection)
     except InputError as error:
         return [Finding.from_error(error, "state")]
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)):
@@ -149,10 +149,10 @@ def _check_settled(path: Path | None, mapping: FieldMapping) -> list[Finding]:
     return [Finding("ok", f"{path}: the replay {begins}", "state")]
 
 
-def _check_changed(path: str, mapping: FieldMapping, settled: Path) -> list[Finding]:
+def _check_changed(path: str, selection: ReplaySelection, settled: Path) -> list[Finding]:
     """Return which files are not those any more that were settled: they are read from their beginning."""
-    known = list(Settled.read(settled, mapping).files)
-    files = [str(place) for place, _ in detect(path, mapping).files]
+    known = list(Settled.read(settled, selection).files)
+    files = [str(place) for place, _ in detect(path, selection.mapping).files]
     ArchiveFiles(known).look({name_within(path, file): file for file in files})
     changed = [each.name for each in known if each.is_gone]
     text = f"{settled}: replaced or cut since they were read: {list_some(changed, MAX_LISTED_FILES)}"

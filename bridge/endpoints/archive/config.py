@@ -17,12 +17,13 @@ from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.endpoints.archive import keys
 from bridge.endpoints.archive.columns import to_folder_name
 from bridge.endpoints.archive.reading import ArchiveSource
-from bridge.endpoints.archive.replay import CHUNK_BYTES, ReplayWindow
+from bridge.endpoints.archive.replay import CHUNK_BYTES, ReplaySelection, ReplayWindow
 from bridge.endpoints.archive.writing import ArchiveTarget
 from bridge.pump.keys import EXCHANGE, ROUTING_KEY
 from bridge.pump.policy import Policy
 from bridge.table import Table
 from exchange.errors import InputError
+from exchange.text.numbers import explain_empty_range
 
 __all__ = ["ArchiveSource", "ArchiveTarget", "dead_letter_target", "source", "target"]
 
@@ -54,12 +55,17 @@ def source(name: str, url: str, table: Table, policy: Policy) -> ArchiveSource:
         str(path),
         settled,
         speed=keys.SPEED.read(table),
-        window=ReplayWindow(keys.SINCE.read(table), keys.UNTIL.read(table)),
+        selection=ReplaySelection(_read_window(table), keys.WITHOUT_BODIES.read(table), _mapping(table)),
         follow=keys.FOLLOW.read(table),
-        without_bodies=keys.WITHOUT_BODIES.read(table),
-        mapping=_mapping(table),
         chunk_bytes=min(CHUNK_BYTES, policy.window_bytes),
     )
+
+
+def _read_window(table: Table) -> ReplayWindow:
+    window = ReplayWindow(keys.SINCE.read(table), keys.UNTIL.read(table))
+    if (problem := explain_empty_range(*window, keys.SINCE.name)) is not None:
+        table.keep(table.error(keys.UNTIL.name, problem))
+    return window
 
 
 def _mapping(table: Table) -> FieldMapping:

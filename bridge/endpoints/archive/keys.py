@@ -31,7 +31,7 @@ SPEED: Final = Key("speed", accept_number_or("max"), "1.0: in the time that it t
 SINCE: Final = Key(
     "since", MOMENT, "a date of TOML: records from then on; those without a time are left out", otherwise="none"
 )
-UNTIL: Final = Key("until", MOMENT, "a date of TOML: records before then", otherwise="none")
+UNTIL: Final = Key("until", MOMENT, "a date of TOML, after `since`: records before then", otherwise="none")
 FOLLOW: Final = Key("follow", FLAG, "whether to wait for more instead of ending", False)
 STATE: Final = Key(
     "state",

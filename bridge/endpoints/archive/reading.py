@@ -19,11 +19,10 @@ from typing import Final
 from urllib.parse import quote
 
 from bindings.archive.formats.detect import detect
-from bindings.archive.mapping import USUAL, FieldMapping
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
-from bridge.endpoints.archive.replay import CHUNK_BYTES, Chunk, Done, Item, Replay, ReplayWindow, Settled
+from bridge.endpoints.archive.replay import CHUNK_BYTES, EVERYTHING, Chunk, Done, Item, Replay, ReplaySelection, Settled
 from bridge.endpoints.archive.rows import restore_message
 from bridge.interop import choose_identity
 from exchange.errors import InputError
@@ -38,9 +37,8 @@ class ArchiveSource(Source):
     ``speed`` is relative to the times of the records: 1.0 replays as fast as they were recorded, 10.0 ten times as
     fast, None as fast as the pump reads; a record with an earlier time than the one before comes at once. With
     ``follow`` the stream does not end, and continues when the archive grows. ``settled`` is the file that keeps how far
-    the replay is settled; without it each replay begins at the beginning. Records without a body are delivered only
-    with ``without_bodies``. ``mapping`` maps records of Kafka and RocketMQ to AMQP, and names the columns of other
-    programs. About ``chunk_bytes`` of bodies are prepared at once, and the same amount waits to be read.
+    the replay is settled; without it each replay begins at the beginning. ``selection`` decides which records are
+    delivered. About ``chunk_bytes`` of bodies are prepared at once, and the same amount waits to be read.
 
     ``unreadable`` and ``skipped`` count the records that were not delivered, by reason.
     """
@@ -54,10 +52,8 @@ class ArchiveSource(Source):
         settled: Path | None,
         *,
         speed: float | None = None,
-        window: ReplayWindow = ReplayWindow(),  # noqa: B008  a value
+        selection: ReplaySelection = EVERYTHING,
         follow: bool = False,
-        without_bodies: bool = False,
-        mapping: FieldMapping = USUAL,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.name = name
@@ -66,10 +62,8 @@ class ArchiveSource(Source):
         self._path = path
         self._settled_path = settled
         self._speed = speed
-        self._window = window
+        self._selection = selection
         self._follow = follow
-        self._without_bodies = without_bodies
-        self._mapping = mapping
         self._chunk_bytes = chunk_bytes
         self._prefix: Final = f"archive/{quote(name, safe='')}"
         self._lane = 0
@@ -111,7 +105,7 @@ class ArchiveSource(Source):
         return self._follow and (path == folder or path in folder.parents or folder in path.parents)
 
     async def check(self) -> Sequence[Finding]:
-        return await call_aside(check_source, self._path, self._mapping, self._settled_path, follow=self._follow)
+        return await call_aside(check_source, self._path, self._selection, self._settled_path, follow=self._follow)
 
     async def open(self) -> None:
         self._lane += 1
@@ -121,8 +115,8 @@ class ArchiveSource(Source):
             raise Disconnected(str(error)) from None
         assert self._settled is not None  # noqa: S101  as loaded
         self._replay = Replay(
-            self._path, self._window, self._settled.files, grows=self._follow, mapping=self._mapping,
-            chunk_bytes=self._chunk_bytes,
+            self._path, self._selection.window, self._settled.files, grows=self._follow,
+            mapping=self._selection.mapping, chunk_bytes=self._chunk_bytes,
         )  # fmt: skip
         self._items = self._replay.read_items()
         self._given = self._settled_number = 0
@@ -138,12 +132,12 @@ class ArchiveSource(Source):
             if self._unkept is not None:
                 raise InputError(self._unkept)
         elif self._settled is None or self._settled_path is not None:
-            self._settled = await call_aside(Settled.read, self._settled_path, self._mapping)
+            self._settled = await call_aside(Settled.read, self._settled_path, self._selection)
         if self._settled.files:
             count = sum([records for records, _ in self._settled.files.values()])
             LOG.info("%s: continues after %s records, as %s says", self.name, f"{count:,}", self._settled_path)
         if not self._follow:
-            await call_aside(detect, self._path, self._mapping)  # raises if it is none
+            await call_aside(detect, self._path, self._selection.mapping)  # raises if it is none
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -205,7 +199,7 @@ class ArchiveSource(Source):
         lane, file = self._lane, chunk.file.name
         prefix = f"{self._prefix}/{quote(file)}"
         for number, record in chunk.records:
-            if record.lacks_body and not self._without_bodies:
+            if record.lacks_body and not self._selection.without_bodies:
                 self._leave_out(NO_BODY, f"{file} at {number}")
                 continue
             try:

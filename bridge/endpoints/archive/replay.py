@@ -13,12 +13,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bindings.archive.figures import format_time
 from bindings.archive.formats.detect import Archive, detect
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.reading import NOT_READ, Bad, Format, Skipped, Split
@@ -54,6 +55,41 @@ class ReplayWindow(NamedTuple):
         )
 
 
+class ReplaySelection(NamedTuple):
+    """What decides which rows of an archive are given as records: a replay continues with the same one only."""
+
+    window: ReplayWindow = ReplayWindow()
+    without_bodies: bool = False
+    """Whether records are given whose body the archive does not have, with an empty one."""
+    mapping: FieldMapping = USUAL
+    """How records of Kafka and RocketMQ become messages of AMQP, and the columns of other programs."""
+
+    @property
+    def saved(self) -> Mapping[str, Any]:
+        """The keys of the source, as the state of a replay keeps them; without constants, which select no rows."""
+        columns = {name: place for name, place in self.mapping.columns if place == "=" or not place.startswith("=")}
+        since, until = [None if bound is None else format_time(bound) for bound in self.window]
+        return {"columns": columns, "since": since, "until": until, "without_bodies": self.without_bodies}
+
+    def explain_change(self, before: Mapping[str, Any]) -> str | None:
+        """Return how a selection that was kept differs; None if it is the same, as far as is known.
+
+        Releases that kept no columns had none; of other keys that are not kept, nothing is known.
+        """
+        now = self.saved
+        if (columns := before.get("columns", {})) != now["columns"]:
+            taken = ", ".join([f"{name} = {place!r}" for name, place in columns.items()]) or "those found by name"
+            return f"is of a replay with other columns: {taken}"
+        changed = [key for key in now if before.get(key, now[key]) != now[key]]
+        taken = ", ".join([f"{key} = {SHOWN.get(before[key], before[key])}" for key in changed])
+        return f"is of a replay of other records: {taken}" if changed else None
+
+
+SHOWN: Final[Mapping[Any, str]] = {None: "none", False: "false", True: "true"}
+"""Kept value of a key -> how errors show it, if not as itself."""
+EVERYTHING: Final = ReplaySelection()
+
+
 class Chunk(NamedTuple):
     """Consecutive records of a file."""
 
@@ -83,24 +119,21 @@ class Settled:
     path: Path | None
     files: dict[ArchiveFile, tuple[int, int | None]] = field(default_factory=dict)
     """File -> number of its records that are settled, and its size if those are all."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Field -> column with which they were read: with others, other rows are records, and numbers mean others."""
+    selection: ReplaySelection = EVERYTHING
+    """With which they were read: with another one other rows are records, and what was left out would never come."""
 
     @classmethod
-    def read(cls, path: Path | None, mapping: FieldMapping = USUAL) -> Settled:
-        """Read the file, if there is one. Raises InputError if it is something else, or is of other columns."""
+    def read(cls, path: Path | None, selection: ReplaySelection = EVERYTHING) -> Settled:
+        """Read the file, if there is one. Raises InputError if it is something else, or is of another selection."""
         if path is None:
             return cls(None)
-        columns = {name: place for name, place in mapping.columns if place == "=" or not place.startswith("=")}
         try:
             with open_file(path) as file:
                 saved = parse_leniently(file.read())
             if saved["version"] != VERSION:
                 raise InputError(f"{path}: written by another version of this program")
-            before = saved.get("columns", {})
-            if saved["files"] and before != columns:
-                taken = ", ".join([f"{name} = {place!r}" for name, place in before.items()]) or "those found by name"
-                raise InputError(f"{path}: is of a replay with other columns: {taken}; remove it to begin anew")
+            if saved["files"] and (change := selection.explain_change(saved)) is not None:
+                raise InputError(f"{path}: {change}; remove it to begin anew")
             prints = {
                 name: Fingerprint(int(size), int(inode), int(length), str(digest))
                 for name, (size, inode, length, digest) in saved.get("fingerprints", {}).items()
@@ -109,9 +142,9 @@ class Settled:
                 ArchiveFile(name, prints.get(name, NEVER_SEEN)): (int(n), size)
                 for name, (n, size) in saved["files"].items()
             }
-            return cls(path, files, columns)
+            return cls(path, files, selection)
         except FileNotFoundError:
-            return cls(path, columns=columns)
+            return cls(path, selection=selection)
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -126,7 +159,7 @@ class Settled:
             "version": VERSION,
             "files": {each.name: done for each, done in there.items()},
             "fingerprints": {each.name: each.fingerprint for each in there},
-            "columns": self.columns,
+            **self.selection.saved,
         }
         with replace_file(self.path, durable=True) as file:
             file.write(json.dumps(saved, separators=(",", ":")).encode())

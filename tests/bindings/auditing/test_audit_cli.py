@@ -197,6 +197,10 @@ def test_a_window_of_time_leaves_the_rest_out(folder: Path) -> None:
     result = audit(*RUN, "archive.jsonl", "--since", "yesterday")
     assert result.exit_code == 2
     assert "--since: a time such as 2026-11-21" in result.stderr
+    for until in ("2026-11-01", "2026-10-31T23:00:00-01:00", "2020-01-01"):
+        result = audit(*RUN, "archive.jsonl", "--since", "2026-11-01", "--until", until)
+        assert result.exit_code == 2
+        assert "--until: must be after --since: nothing is between them" in result.stderr
 
 
 def test_messages_of_another_virtual_host_are_left_out_unless_asked_for(folder: Path) -> None:

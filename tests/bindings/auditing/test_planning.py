@@ -20,7 +20,7 @@ from bindings.auditing.local import planning
 from bindings.auditing.local.planning import PlannedFile, draw_tasks, group_into_tasks, plan_splits, plan_tasks
 from bindings.auditing.local.selection import OTHER_VHOST, OUTSIDE, UNTIMED, Selection
 from bindings.auditing.local.tasks import Task
-from exchange import Message
+from exchange import InputError, Message
 from tests.support.archives.lines import write_lines
 from tests.support.tiers import examples
 
@@ -99,6 +99,10 @@ ROWS = st.lists(st.tuples(TIMES, st.sampled_from([None, "/", "o\0"])), min_size=
 def test_a_selection_takes_its_virtual_host_and_window(
     rows: list[tuple[int | None, str | None]], vhost: str | None, since: int | None, until: int | None
 ) -> None:
+    if since is not None and until is not None and not range(since, until):
+        with pytest.raises(InputError, match="until: must be after since: nothing is between them"):
+            Selection(vhost, since, until)
+        return
     selection = Selection(vhost, since, until)
     batch = build_batch([Record(Message("x", str(n)), time, name) for n, (time, name) in enumerate(rows)])
     expected, left_out = [], dict.fromkeys((OTHER_VHOST, UNTIMED, OUTSIDE), 0)

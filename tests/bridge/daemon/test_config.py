@@ -107,7 +107,7 @@ def test_values_in_the_file_are_read(tmp_path: Path) -> None:
     assert isinstance(inlet.source, ArchiveSource)
     assert inlet.source._path == str(tmp_path / "there")
     day = 86_400_000_000
-    assert (inlet.source._window.until or 0) - (inlet.source._window.since or 0) == day
+    assert (inlet.source._selection.window.until or 0) - (inlet.source._selection.window.since or 0) == day
     out = config.targets["all"]
     assert isinstance(out, ArchiveTarget)
     assert out._folders == {"all": "queue=all"}
@@ -176,6 +176,11 @@ def mistakes() -> list[tuple[str, str]]:
         (RIGHT + f'[policy]\nwindow_bytes = "{10**400} KiB"', r"\[policy\] window_bytes: must be a number of bytes"),
         (RIGHT + '[policy]\nunroutable = "keep"', r"\[policy\] unroutable: must be one of dead-letter, hold, drop"),
         (RIGHT + "[policy]\nrate = -1", r"\[policy\] rate: must be a number above zero, and is -1"),
+        (RIGHT + "[policy]\nbackoff = '1 m'", r"\[policy\] backoff: must be at most backoff_most, which is 30 s"),
+        (
+            RIGHT + "[policy]\nreconnect = 3\nreconnect_most = 2",
+            r"reconnect: must be at most reconnect_most, which is 2",
+        ),
         (RIGHT + "[policy]\nretries = 1", r"\[policy\] retries: is not known here; .*did you mean 'tries'\?"),
         (RIGHT + "[sources.replay.policy]\ntries = 1.5", r"\[sources.replay.policy\] tries: must be a whole number"),
         (edit("topology =", "topolgy ="), r"topolgy: is not known here; .*did you mean 'topology'\?"),
@@ -504,6 +509,11 @@ url = "archive:${GONE}"
     assert [str(each).partition("toml:")[2].partition(";")[0].strip() for each in caught.value.mistakes] == [
         "targets: queue 'a' has none", "targets: queue 'b' has none",
     ]  # fmt: skip
+
+
+def test_a_longest_wait_that_is_written_alone_may_be_below_the_usual_shortest_one(tmp_path: Path) -> None:
+    policy = read(tmp_path, f"{RIGHT}[policy]\nbackoff_most = '10 ms'").policy
+    assert policy.backoff.delay(1, 0.0) == policy.backoff.delay(9, 0.0) == 0.01
 
 
 WHOLE_POLICY = {

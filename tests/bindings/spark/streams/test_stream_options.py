@@ -30,6 +30,7 @@ def test_options_are_read_and_their_text_has_no_password() -> None:
     other = StreamSettings.read(
         {"url": URL, "stream": "s", "user": "u", "password": "secret9", "failOnDataLoss": "False"}
     )
+    assert StreamSettings.read({"url": URL, "stream": "s", "startingOffsets": "8", "endingOffsets": "8"}).end == 8
     assert (other.login.user, other.login.password, other.fail_on_data_loss) == ("u", "secret9", False)
     for each in (settings, other):
         assert "hunter2" not in repr(each)
@@ -47,6 +48,7 @@ def test_options_are_read_and_their_text_has_no_password() -> None:
         ({"stream": "s", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; it is a number from 1 to"),
         ({"stream": "s", "prefetch": "1e3"}, "prefetch is '1e3'; it is a number from 1 to 65,535"),
         ({"stream": "s", "startingOffsets": "earliest"}, "startingOffsets is 'earliest'; it is first, last, next"),
+        ({"stream": "s", "startingOffsets": "8", "endingOffsets": "7"}, "endingOffsets must be after startingOffsets"),
         ({"stream": "s", "caFile": "ca.pem"}, "caFile: the url must begin with amqps:"),
         ({"stream": "s", "startingOffset": "1"}, "did you mean 'startingOffsets'"),
     ],

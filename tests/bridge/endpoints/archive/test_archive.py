@@ -23,7 +23,7 @@ from bridge.endpoint import Delivery, Disconnected, EndOfStream, Outgoing
 from bridge.endpoints.archive import spool as spool_module
 from bridge.endpoints.archive.columns import prepare_batch, to_folder_name
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
-from bridge.endpoints.archive.replay import ReplayWindow
+from bridge.endpoints.archive.replay import ReplaySelection, ReplayWindow
 from bridge.endpoints.archive.rotation import rotate
 from bridge.endpoints.archive.rows import restore_message, to_rows
 from bridge.endpoints.archive.spool import Spool, find_spools, lock_spool, read_frames
@@ -599,7 +599,7 @@ async def test_a_replay_at_a_speed_keeps_the_times(tmp_path: Path) -> None:
 @on_a_loop
 async def test_since_and_until_bound_a_replay(tmp_path: Path) -> None:
     write_part(tmp_path / "a", numbered(6), [NOON, NOON + 1, NOON + 2, NOON + 3, None, NOON + 4])
-    source = ArchiveSource("r", str(tmp_path / "a"), None, window=ReplayWindow(NOON + 1, NOON + 4))
+    source = ArchiveSource("r", str(tmp_path / "a"), None, selection=ReplaySelection(ReplayWindow(NOON + 1, NOON + 4)))
     assert [int(d.message.body) for d in await replay_all(source)] == [1, 2, 3]
 
 
@@ -614,7 +614,8 @@ async def test_records_that_cannot_be_read_or_have_no_body_are_left_out_and_coun
     assert [d.message.body for d in found] == [b"x", b"x"]
     assert sum(source.unreadable.values()) == 2
     assert "a.jsonl at" in caplog.text
-    whole = await replay_all(ArchiveSource("r", str(tmp_path / "a.jsonl"), None, without_bodies=True))
+    with_all = ReplaySelection(without_bodies=True)
+    whole = await replay_all(ArchiveSource("r", str(tmp_path / "a.jsonl"), None, selection=with_all))
     assert [d.message.body for d in whole] == [b"x", b"", b"x"]
 
 

@@ -142,6 +142,54 @@ async def test_a_replay_is_not_continued_with_other_columns(tmp_path: Path) -> N
     assert [delivery.message.body for delivery in await replay_all(other)] == [b"order.eu", b"order.us"]
 
 
+TIMES: Final = 'exchange = "orders"\ncolumns = { headers = "meta", body = "doc", timestamp = "at" }'
+ALL_TIMES: Final = f"{TIMES}\nsince = 2026-01-01\nuntil = 2027-01-01"
+
+
+@pytest.mark.parametrize(
+    ("keys", "before"),
+    [
+        (ALL_TIMES.replace("2026", "2025"), "since = 2026-01-01T00:00:00Z"),
+        (ALL_TIMES.replace("2027", "2028"), "until = 2027-01-01T00:00:00Z"),
+        (TIMES, "since = 2026-01-01T00:00:00Z, until = 2027-01-01T00:00:00Z"),
+        (f"{ALL_TIMES}\nwithout_bodies = true", "without_bodies = false"),
+    ],
+)
+@on_a_loop
+async def test_a_replay_is_not_continued_with_another_selection_of_records(
+    tmp_path: Path, keys: str, before: str
+) -> None:
+    write_parquet(tmp_path / "month.parquet")
+    assert len(await replay_all(build(tmp_path, "month.parquet", ALL_TIMES))) == 2
+    same = ALL_TIMES.replace("2026-01-01", "2026-01-01T01:00:00+01:00")
+    assert await replay_all(build(tmp_path, "month.parquet", same)) == []
+    other = build(tmp_path, "month.parquet", keys)
+    [_, finding] = await other.check()
+    assert finding.level == "error"
+    assert finding.text.endswith(f"is of a replay of other records: {before}; remove it to begin anew")
+    with pytest.raises(Disconnected, match="is of a replay of other records"):
+        await other.open()
+    (tmp_path / ".month.parquet.month.replay.json").unlink()
+    assert len(await replay_all(other)) == 2
+
+
+@on_a_loop
+async def test_a_state_of_before_the_selection_was_kept_is_continued_with_any(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "month.parquet")
+    assert len(await replay_all(build(tmp_path, "month.parquet", TIMES))) == 2
+    state = tmp_path / ".month.parquet.month.replay.json"
+    kept = json.loads(state.read_bytes())
+    state.write_text(json.dumps({name: kept[name] for name in ("version", "files", "fingerprints", "columns")}))
+    assert await replay_all(build(tmp_path, "month.parquet", ALL_TIMES)) == []
+
+
+@pytest.mark.parametrize("until", ["2025-01-01", "2026-01-01", "2026-01-01T00:00:00Z"])
+def test_a_window_in_which_no_time_is_is_a_mistake_of_the_file(tmp_path: Path, until: str) -> None:
+    with pytest.raises(InputError) as raised:
+        build(tmp_path, "month.parquet", f"since = 2026-01-01\nuntil = {until}")
+    assert ":5: [sources.month] until: must be after since: nothing is between them" in str(raised.value)
+
+
 def test_a_state_of_before_columns_were_kept_is_of_columns_found_by_their_names(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     state.write_text('{"version": 1, "files": {"f": [5, null]}}')
