@@ -61,4 +61,6 @@ def format_share(part: float, digits: int = 2) -> str:
 
 def format_minute(time: int) -> str:
     """Return microseconds since 1970 as a day and a minute in UTC: ``2026-01-31 12:00``."""
-    return f"{EPOCH + timedelta(microseconds=min(max(time, EARLIEST_TIME), LATEST_TIME)):%Y-%m-%d %H:%M}"
+    moment = EPOCH + timedelta(microseconds=min(max(time, EARLIEST_TIME), LATEST_TIME))
+    # No strftime: where the C library does not, it pads no year before 1000.
+    return moment.replace(tzinfo=None).isoformat(" ", "minutes")

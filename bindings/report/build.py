@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from bindings.archive.figures import EARLIEST_TIME
 from bindings.counts.coverage import compute_coverage
 from bindings.counts.groups import GroupKind, MessageGroup, find_others
 from bindings.counts.outcome import sort_bindings
@@ -276,7 +277,7 @@ def _build_timeline(tally: Tally) -> Timeline | None:
         exchange: tuple([(at, a, b, c) for at, (a, b, c) in sorted(slots.items())])
         for exchange, slots in sorted(by_exchange.items())
     }
-    return Timeline(slot, start * slot, last // slot - start + 1, counts)
+    return Timeline(slot, max(start * slot, EARLIEST_TIME), last // slot - start + 1, counts)
 
 
 Edge = tuple[str, Destination | None, FlowKind]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
-from bindings.archive.figures import Share, Time
+from bindings.archive.figures import EARLIEST_TIME, Share, Time
 from bindings.counts.uses import BindingUse, ExchangeUse, QueueUse
 from bindings.report.thresholds import IgnoreUse
 from exchange.entities.entities import Binding, Destination
@@ -200,10 +200,15 @@ class Timeline(NamedTuple):
     slot: int
     """Width of a slot in microseconds."""
     start: Time
-    """Start of slot 0."""
+    """Start of slot 0. Slots begin at multiples of their width from 1970 on; one that would begin before the year 1,
+    which no date can, begins there."""
     slots: int
     counts: Mapping[str, tuple[tuple[int, int, int, int], ...]]
     """Exchange published to -> (slot, messages routed, not routed, undecided); slots without messages are left out."""
+
+    def start_of(self, number: int) -> int:
+        """Return the start of a slot."""
+        return max((self.start // self.slot + number) * self.slot, EARLIEST_TIME)
 
 
 class Flow(NamedTuple):

@@ -101,7 +101,7 @@ def _timeline(report: Report) -> Rows:
     if timeline is not None:
         for exchange, counts in timeline.counts.items():
             for slot, *messages in counts:
-                yield timeline.start + slot * timeline.slot, exchange, *messages
+                yield timeline.start_of(slot), exchange, *messages
 
 
 def _flow(report: Report) -> Rows:

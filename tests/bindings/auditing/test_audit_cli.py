@@ -203,6 +203,15 @@ def test_a_window_of_time_leaves_the_rest_out(folder: Path) -> None:
         assert "--until: must be after --since: nothing is between them" in result.stderr
 
 
+def test_the_first_and_the_last_times_that_there_are_have_dates(folder: Path) -> None:
+    times = ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
+    lines = [{"exchange": "orders", "routing_key": "order.eu", "timestamp": time} for time in times]
+    (folder / "ages.jsonl").write_text("".join([json.dumps(line) + "\n" for line in lines]))
+    assert report(*RUN, "ages.jsonl")["timeline"]["start"] == "0001-01-01T00:00:00Z"
+    text = " ".join(audit(*RUN, "ages.jsonl").stdout.split())
+    assert "0001-01-01 00:00 to 9999-12-31 23:59 UTC" in text
+
+
 def test_messages_of_another_virtual_host_are_left_out_unless_asked_for(folder: Path) -> None:
     write(folder / "other.jsonl", KEYS, vhost="prod")
     result = audit(*RUN, "other.jsonl")

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindings.archive.figures import format_minute, format_share, format_time
+from bindings.archive.figures import EARLIEST_TIME, LATEST_TIME, format_minute, format_share, format_time
 from bindings.archive.names import unescape
 from bindings.archive.record import Record, build_batch
 from bindings.checking.check import check
@@ -365,6 +365,9 @@ def test_no_name_breaks_a_form(names: list[str]) -> None:
         (format_time(START + 1), "2026-03-01T00:00:00.000001Z"),
         (format_time(-1), "1969-12-31T23:59:59.999999Z"),
         (format_minute(START + 90_000_000), "2026-03-01 00:01"),
+        (format_minute(EARLIEST_TIME), "0001-01-01 00:00"),
+        (format_minute(EARLIEST_TIME - 1), "0001-01-01 00:00"),
+        (format_minute(LATEST_TIME + 1), "9999-12-31 23:59"),
         (format_share(3 / 726), "0.41 %"),
         (format_share(3e-9), "0.00000030 %"),
         (format_share(1), "100 %"),

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.figures import EARLIEST_TIME, LATEST_TIME
 from bindings.archive.reading import Bias
 from bindings.counts.slots import DAY, WIDTHS, SlotCounts
 from bindings.counts.tally import Tally, compute_fingerprint
 from bindings.counts.verification import Verification
 from bindings.report.build import SLOTS, Sources, build_report
 from bindings.report.model import Archived, Report
+from bindings.report.rows import Timeline
 from exchange import (
     LATEST_PROFILE,
     Binding,
@@ -213,18 +215,33 @@ def test_a_hot_key_has_its_partition_where_the_routing_key_alone_decides_it() ->
 
 @given(st.sampled_from(WIDTHS), st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30))
 def test_a_timeline_is_short_and_loses_nothing(width: int, seconds: list[int]) -> None:
-    topology = Topology()
     scale = min(width, 364 * DAY) // 1_000_000
     times = [second * scale * 1_000_000 for second in seconds]
     counts = SlotCounts.from_counts(WIDTHS[0], {(second * scale, "x", True): 1 for second in seconds})
+    check_timeline(counts, times)
+
+
+def check_timeline(counts: SlotCounts, times: list[int]) -> Timeline:
+    """Check and return the timeline of one message of the exchange x at each of the times."""
+    topology = Topology()
     timeline = build_report(topology, Tally(compute_fingerprint(topology), timeline=counts), Sources("t"), NOW).timeline
     assert timeline is not None
     assert timeline.slots <= SLOTS
-    assert timeline.start <= min(times) < timeline.start + timeline.slot
-    found = {timeline.start + slot * timeline.slot: routed for slot, routed, _, _ in timeline.counts["x"]}
+    assert timeline.start == timeline.start_of(0) <= min(times) < timeline.start_of(1)
+    found = {slot: routed for slot, routed, _, _ in timeline.counts["x"]}
     assert sum(found.values()) == len(set(times))
-    assert all(any(start <= time < start + timeline.slot for start in found) for time in times)
-    assert all(0 <= slot < timeline.slots for slot, *_ in timeline.counts["x"])
+    assert all(any(timeline.start_of(slot) <= time < timeline.start_of(slot + 1) for slot in found) for time in times)
+    assert all(0 <= slot < timeline.slots for slot in found)
+    return timeline
+
+
+@given(st.lists(st.integers(EARLIEST_TIME // DAY, LATEST_TIME // DAY), min_size=1, max_size=9), st.booleans())
+def test_each_slot_of_a_timeline_begins_at_a_date_that_there_is(days: list[int], has_first: bool) -> None:
+    times = sorted({EARLIEST_TIME if has_first else days[0] * DAY, *[day * DAY for day in days]})
+    timeline = check_timeline(SlotCounts.from_counts(DAY, {(time // DAY, "x", True): 1 for time in times}), times)
+    starts = [timeline.start_of(slot) for slot in range(timeline.slots)]
+    assert all(EARLIEST_TIME <= start <= LATEST_TIME for start in starts)
+    assert all(start == EARLIEST_TIME or not start % timeline.slot for start in starts)
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,13 @@ const FLOW = { id: 'flow', title: 'Flow', fill: (report) => flowPicture(report) 
 function trafficSection(report) {
   const line = report.timeline;
   if (!line || !line.exchanges.length) return el('p', { class: 'none' }, 'No message has a time.');
-  const start = instant(line.start);
+  const size = line.slot_seconds * 1000;
+  const start = Math.floor(instant(line.start) / size) * size; // it is later where the slot begins before the year 1
   const at = Object.fromEntries(line.columns.map((name, index) => [name, index]));
   const cells = [];
   for (const row of line.exchanges) {
     for (const counts of row.counts) {
-      const ms = start + counts[at.slot] * line.slot_seconds * 1000;
+      const ms = start + counts[at.slot] * size;
       for (const [name, routed] of [
         ['routed', true],
         ['unroutable', false],
@@ -83,7 +84,7 @@ function trafficSection(report) {
       }
     }
   }
-  return timeline(cells, line.slot_seconds * 1000, start);
+  return timeline(cells, size, start);
 }
 
 /* The address: #section, and for the bindings what is searched, so that a view can be sent to someone. */
