@@ -22,7 +22,7 @@ is not ready meanwhile. What the configuration alone decides is refused when it 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
@@ -367,6 +367,8 @@ class Target(Endpoint):
     """Whether it reports to the systems of sources what is settled, in one transaction with what it writes."""
     sole_writer: str | None = None
     """Name under which its system takes one writer, the latest; None: it takes any number."""
+    body_keys: Collection[str] = ()
+    """Queues of the topology for whose messages its own table takes a key out of the body; "" stands for no queue."""
 
     def key_of(self, outgoing: Outgoing) -> Hashable:
         """Return the key of a message: messages with equal keys are kept in order.

@@ -71,6 +71,16 @@ TOKEN_BYTES: Final = 64 << 10
 """Maximum size in bytes of the answer of an authorization server."""
 TOKEN_SECONDS: Final = 10.0
 """Maximum duration in seconds of the answer of an authorization server."""
+SCHEMA_BYTES: Final = 4 << 20
+"""Maximum size in bytes of one answer of a registry of schemas."""
+SCHEMA_SECONDS: Final = 5.0
+"""Maximum duration in seconds of one answer of a registry of schemas."""
+SCHEMA_REFERENCES: Final = 100
+"""Maximum number of schemas that a schema refers to, with those that these refer to."""
+SCHEMAS: Final = 1_000
+"""Maximum number of schemas that a pipeline of a bridge keeps."""
+SCHEMAS_BYTES: Final = 16 << 20
+"""Maximum size in bytes of these, as texts."""
 GIT_SECONDS: Final = 60.0
 """Maximum duration in seconds of one answer of git to `diff --against`; its size is bounded as a topology file is."""
 RECORDED_BYTES: Final = 32 << 20

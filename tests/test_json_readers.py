@@ -56,6 +56,7 @@ from bridge.endpoints.archive.replay import Settled
 from bridge.endpoints.rabbitmq import management as checked
 from bridge.interop import amqp_guest, kafka_guest, rocketmq_packing
 from bridge.interop.texts import parse_wire
+from bridge.registry.client import read_client
 from bridge.rocketmq.consumer.offsets import parse_table
 from bridge.rocketmq.remoting.command import Decoder, read_json
 from bridge.rocketmq.remoting.errors import RemotingError
@@ -250,6 +251,14 @@ def read_tokens(address: str) -> object:
     return tokens.current()
 
 
+def fetch_schema(address: str) -> object:
+    return read_client(Table({"url": f"http://{address}"}, "bridge.toml")).fetch(1)
+
+
+def fetch_schema_of(text: str, folder: Path) -> object:
+    return ask(200, fetch_schema)(json.dumps({"schema": text}), folder)
+
+
 def read_header(text: str, folder: Path) -> object:
     header = text.encode("utf-8", "surrogatepass")
     return Decoder().feed(struct.pack(">ii", 4 + len(header), len(header)) + header)
@@ -331,7 +340,7 @@ READERS: Final = {
     "exchange/values/field_text.py _decode_rare_field": Reader(
         '{"a": {"!long": 5}}', call(partial(decode_field, "table"))
     ),
-    "exchange/partition/partitioning/key_source.py _read_field": Reader(
+    "exchange/partition/partitioning/key_source.py find_in_json": Reader(
         '{"a": {"b": [5, "x"]}}',
         call(lambda body: [
             Partitioning.parse(f'{strategy} over 12 by body "{pointer}"').choose(Message("e", "k", {}, {}, body))
@@ -472,6 +481,12 @@ READERS: Final = {
     "bindings/sources/access_token.py read_life": Reader(
         '{"exp": 60}',
         call(lambda claims: read_life(f"e30.{urlsafe_b64encode(claims).decode()}.x"), as_bytes=True),
+    ),
+    "bridge/registry/client.py RegistryClient._read": Reader(
+        '{"schema": "\\"int\\"", "references": [{"subject": "a", "version": 1}]}', ask(200, fetch_schema)
+    ),
+    "bridge/registry/client.py _SchemaReader._compile": Reader(
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}]}', fetch_schema_of
     ),
     "bridge/endpoints/rabbitmq/management.py ManagementClient._ask": Reader(
         '{"a": 1}', ask(200, ask_checked), (checked.Unknown,)

@@ -7,6 +7,7 @@ kind                meaning
 ``trouble``         an endpoint is connected, but its system is silent or has blocked publishers
 ``token``           an access token could not be renewed; the connection lasts until it expires
 ``backpressure``    a queue of a target takes nothing: it is missing or full, or the permission is missing
+``registry``        messages of a source wait for a schema, as the registry does not answer
 ``dead-letters``    too many messages became dead letters; further ones wait instead
 ``held``            a message can be neither delivered nor dead-lettered; messages after it cannot be settled
 ``waiting``         a source is not open yet, because a target is not
@@ -32,8 +33,8 @@ from bridge.daemon.views import Condition
 
 OF_THE_BRIDGE: Final = ("paused", "draining", "drained")
 KINDS: Final = (
-    "disconnected", "trouble", "token", "backpressure", "dead-letters", "held", "waiting", "stalled", "window-full",
-    "vanished", "at-risk", *OF_THE_BRIDGE,
+    "disconnected", "trouble", "token", "backpressure", "registry", "dead-letters", "held", "waiting", "stalled",
+    "window-full", "vanished", "at-risk", *OF_THE_BRIDGE,
 )  # fmt: skip
 """Kinds of conditions in the order in which they are shown: causes before their effects."""
 

@@ -22,6 +22,7 @@ from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump.policy import Policy
 from bridge.pump.pump import NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
+from bridge.registry.registry import Registry
 from bridge.table import Table
 from exchange.files.operating_system import find_signals
 from exchange.partition.partitioner import Partitioner
@@ -79,6 +80,8 @@ class Config:
     """Queue of the topology -> its partitioner of the owner, imported; the topology has only its name."""
     tracing: bool = False
     """Whether messages have spans of OpenTelemetry."""
+    registry: Registry | None = None
+    """Registry of the schemas by which bodies have keys."""
     pipelines: tuple[Config, ...] = ()
     """Several pipelines, each with a name; those have topology, inlets and targets, and this has none."""
     name: str = ""
@@ -146,7 +149,7 @@ def _make_config(
     return Config(
         path, parts.topology, parts.inlets, parts.targets, parts.policy, parts.dead_letters, parts.ignored, http,
         parts.coverage, workers, log_format, log_level, warnings, parts.replies, parts.partitioners,
-        parts.tracing, **named,
+        parts.tracing, parts.registry, **named,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ BACKPRESSURE_AFTER: Final = 3.0
 """Seconds for which a queue takes nothing before that is a condition: a full queue takes messages now and then."""
 VANISHED_FOR: Final = 60.0
 """Seconds for which messages that were removed unread are a condition."""
-NOT_READ: Final = ("disconnected", "trouble", "dead-letters", "waiting", "window-full")
+NOT_READ: Final = ("disconnected", "trouble", "registry", "dead-letters", "waiting", "window-full")
 """Kinds of conditions of a source of which nothing is read."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks at the pump."""
@@ -244,6 +244,8 @@ class Health:
             causes.add(name, "waiting", waits, way_out="it opens when its targets are open")
         else:
             up = self._is_up(source, causes)
+        if inlet.admission is not None and (why := inlet.admission.trouble) is not None:
+            causes.add(name, "registry", why, way_out=f"hashstar bridge check {self._config} finds the cause")
         oldest = window.oldest()
         age = max(0.0, now - oldest.since) if oldest is not None else 0.0
         held = self._scan.held.get(name, ())

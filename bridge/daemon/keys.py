@@ -17,9 +17,11 @@ from bridge.keys import (
     Keys,
     accept_choice,
     accept_matching,
+    accept_table,
     accept_whole,
 )
 from bridge.pump.policy import Unroutable
+from bridge.registry.keys import REGISTRY as REGISTRY_KEYS
 from exchange.entities.profile import VERSION
 
 TOPOLOGY: Final = Key(
@@ -51,6 +53,12 @@ REPLIES: Final = Key(
     TABLE,
     "`[replies.TARGET]`: where servers reply to requests; see [requests](bridge-requests.md#requests-and-replies)",
     otherwise="none",
+)
+REGISTRY: Final = Key(
+    "registry",
+    accept_table(REGISTRY_KEYS),
+    "`[registry]`: [schemas](#schemas-of-bodies) of bodies that have keys in them",
+    otherwise="none: such bodies are JSON",
 )
 IGNORE: Final = Key(
     "ignore", TEXTS, "queues of the topology whose messages go nowhere; every other queue needs a target", []
@@ -121,7 +129,19 @@ PIPELINE_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{PIPELINE_NAME_LENGTH}}}")
 
 OF_ALL: Final = (HTTP, HTTP_HOSTS, WORKERS, LOG_FORMAT, LOG_LEVEL)
 """What belongs to the process."""
-OF_EACH: Final = (TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, IGNORE, COVERAGE, TRACING)
+OF_EACH: Final = (
+    TOPOLOGY,
+    VHOST,
+    PROFILE,
+    ALLOW_PYTHON,
+    SOURCES,
+    TARGETS,
+    REPLIES,
+    REGISTRY,
+    IGNORE,
+    COVERAGE,
+    TRACING,
+)
 """What belongs to one pipeline."""
 DEFAULTS: Final = (POLICY, DEAD_LETTERS)
 """What holds for all pipelines of a file that do not say otherwise."""
@@ -131,7 +151,7 @@ PIPELINE: Final = Keys((*OF_EACH, *DEFAULTS))
 AROUND: Final = Keys((PIPELINES, *DEFAULTS, *OF_ALL))
 """Keys at the top of a file with several pipelines."""
 FILE: Final = Keys((
-    TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, IGNORE, POLICY, HTTP, HTTP_HOSTS,
-    COVERAGE, TRACING, WORKERS, LOG_FORMAT, LOG_LEVEL, PIPELINES,
+    TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON, SOURCES, TARGETS, REPLIES, DEAD_LETTERS, REGISTRY, IGNORE, POLICY, HTTP,
+    HTTP_HOSTS, COVERAGE, TRACING, WORKERS, LOG_FORMAT, LOG_LEVEL, PIPELINES,
 ))  # fmt: skip
 """Keys at the top of a file."""

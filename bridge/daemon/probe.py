@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.client_errors import explain
 from bridge.daemon.config import Config, explain_no_pipeline
-from bridge.daemon.keys import PIPELINES
+from bridge.daemon.keys import PIPELINES, REGISTRY
 from bridge.daemon.reading.pipeline import DEAD_LETTERS
 from bridge.endpoint import Endpoint, Finding, Level
 from bridge.pump.policy import Policy
@@ -152,6 +152,8 @@ def _endpoints_by_table(config: Config) -> Iterator[tuple[str, Endpoint]]:
             yield f"{before}sources.{name}", callers.target
     for target in dict.fromkeys(config.targets.values()):
         yield f"{before}targets.{target.name}", target
+    if config.registry is not None:
+        yield before + REGISTRY.name, config.registry
     if config.dead_letters is not None and not config.shares_dead_letters:
         yield before + DEAD_LETTERS, config.dead_letters
 

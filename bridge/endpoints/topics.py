@@ -65,6 +65,12 @@ def parse_destination(
         raise ValueError(str(error)) from None
 
 
+def find_body_keys(destinations: Mapping[str, TopicDestination]) -> Collection[str]:
+    """Return the queues for whose messages a key or a tag is a field of the body."""
+    parts = {queue: [each.part for each in (to.key, to.tag) if each is not None] for queue, to in destinations.items()}
+    return [queue for queue, each in parts.items() if "body" in each]
+
+
 class KeyCache(Generic[K]):
     """The partitions of the latest keys of a topic; ``choose`` returns them first, None if a key decides nothing."""
 

@@ -35,7 +35,7 @@ from bridge.pump.keys import SELECTOR, TAGS
 from bridge.pump.outlet import Outlet
 from bridge.pump.policy import Attempts, Policy
 from bridge.pump.replies import Servers
-from bridge.pump.window import Window
+from bridge.pump.window import Admission, Window
 from bridge.table import Table
 from exchange.errors import HashstarError
 from exchange.selector import Selector, SelectorFailure, Tags, properties_of
@@ -104,6 +104,8 @@ class Inlet:
     """Filter that its messages must match; None: all enter."""
     replies_of: Servers | None = None
     """Those whose replies it reads: these go to the callers of requests, past the topology. None: it reads none."""
+    admission: Admission | None = field(default=None, repr=False)
+    """What its deliveries wait for beside room in the window; None: nothing."""
     window: Window = field(init=False, repr=False)
     is_read_out: bool = field(default=False, init=False)
     """Whether its source was stopped, and all that its system had sent was read: nothing goes back to the system."""
@@ -334,14 +336,15 @@ class InletReader:
             await asyncio.sleep(0)  # let other tasks run, even if this source always has messages
 
     async def _admit(self, deliveries: Sequence[Delivery]) -> None:
-        """Pass on the deliveries, as many at a time as the window's bytes allow. Raises Disconnected."""
-        window = self.inlet.window
+        """Pass on deliveries, as many as the window's bytes and `Inlet.admission` allow. Raises Disconnected."""
+        window, admission = self.inlet.window, self.inlet.admission
 
-        def ready() -> bool:
-            return self._may_move() and window.fitting(deliveries) > 0
+        def fitting() -> int:
+            count = window.fitting(deliveries)
+            return count if admission is None else admission.prepare(deliveries[:count], self.wake)
 
         while True:
-            count = window.fitting(deliveries)
+            count = fitting()
             self._unadmitted = deliveries[count:]
             if count:
                 self._take(self.inlet, deliveries if count == len(deliveries) else deliveries[:count])
@@ -350,7 +353,7 @@ class InletReader:
             if not self._unadmitted:
                 return
             deliveries = self._unadmitted
-            await self._wait(ready)
+            await self._wait(lambda: self._may_move() and fitting() > 0)
 
     async def _wait(self, ready: Callable[[], bool]) -> None:
         """Wait until ``ready()`` is true.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from bridge.endpoint import Delivery
 from bridge.pump.dead_letters import DeadLetterLimit
@@ -28,6 +29,20 @@ class Pending:
     """Whether its source's connection is gone: the message will be read again, so nothing is done for this delivery."""
     held_reason: str | None = None
     """Reason why it is on hold: it can neither be delivered nor become a dead letter. None if it is not on hold."""
+
+
+class Admission(Protocol):
+    """What deliveries wait for before they are admitted to a window: the schemas of their bodies."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Reason why some wait; None if none does, or no reason is known."""
+
+    def prepare(self, deliveries: Sequence[Delivery], wake: Callable[[], None]) -> int:
+        """Return the number of deliveries, from the first on, that may be admitted; their bodies are prepared.
+
+        ``wake`` is called when there may be more.
+        """
 
 
 class Window:

@@ -22,6 +22,7 @@ from bridge.endpoints.rocketmq import keys as rocketmq
 from bridge.keys import Keys
 from bridge.oauth import KEYS as OAUTH
 from bridge.pump.keys import POLICY, SOURCE
+from bridge.registry.keys import REGISTRY
 from bridge.schema.names import SCHEMAS
 
 DOCS: Final = Path(__file__).parents[1]
@@ -33,6 +34,7 @@ TABLES: Final[Mapping[str, Mapping[str, Keys]]] = {
         "`[policy]`": POLICY,
         "A source: every kind": SOURCE,
         "Tokens of OAuth 2": OAUTH,
+        "Schemas of bodies": REGISTRY,
     },
     "bridge-rabbitmq.md": {"RabbitMQ as a source": rabbitmq.SOURCE, "RabbitMQ as a target": rabbitmq.TARGET},
     "bridge-kafka.md": {"Kafka as a source": kafka.SOURCE, "Kafka as a target": kafka.TARGET},

@@ -556,6 +556,37 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
+        "bridge/registry/registry.py",
+        "bridge/registry/test_registry.py",
+        (
+            "a message passes one whose schema is not known",
+            "            elif ready == index:\n",
+            "            elif True:\n",
+        ),
+        ("an id is no schema as soon as one server does not know it", "return None, is_sure and", "return None,"),
+        (
+            "a registry that is down is asked without end",
+            "if self._asking is None and now >= self._again_at",
+            "if self._asking is None",
+        ),
+        ("few schemas are kept, and asked for for ever", "while len(self._known) > 1 and", "while"),
+    ),
+    *mutants_of(
+        "bridge/registry/client.py",
+        "bridge/registry/test_client.py",
+        (
+            "a schema is missing wherever nothing is found",
+            ' and is_error and found.get("error_code") in NOT_FOUND',
+            "",
+        ),
+    ),
+    *mutants_of(
+        "bridge/registry/avro.py",
+        "bridge/registry/test_avro.py",
+        ("a nested value has no bounds", "depth > NESTING or ", ""),
+        ("values without bytes have no bounds", " or walk.left < 0", ""),
+    ),
+    *mutants_of(
         "bridge/tokens.py",
         "bridge/test_oauth.py",
         ("a token is used after it has expired", "known is None or self._clock() >= known.expires_at", "known is None"),

@@ -7,7 +7,7 @@ problem, is a warning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,12 +24,15 @@ from bridge.pump.inlet import read_filter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import NO_PARTITIONERS, NO_REPLIES, Inlet
 from bridge.pump.replies import Replies
+from bridge.registry.client import read_client
+from bridge.registry.registry import Registry
 from bridge.table import Table
 from exchange.entities.releases import RELEASES, find_profile_by_name
 from exchange.errors import InputError
 from exchange.partition.partitioner import Partitioner
 from exchange.text.display import suggest
 from exchange.topology.partitioners import find_python_partitionings
+from exchange.topology.reach import find_reachable_queues
 from exchange.topology.topology import Topology
 from exchange.topology.unread import require_whole
 
@@ -67,6 +70,7 @@ class PipelineParts(NamedTuple):
     """Whether it has sources that several workers can share."""
     shares_dead_letters: bool
     """Whether its dead letters are those of the table at the top of the file."""
+    registry: Registry | None
 
 
 def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple[str, ...]) -> PipelineParts:
@@ -79,6 +83,7 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
     unread = table.copy()
     table.mistakes = mistakes
     topology, policy, ignored, dead_letters, partitioners = None, shared.policy, frozenset[str](), None, NO_PARTITIONERS
+    registry = None
     table.check_keys(known)  # first, as a missing table is often a misspelt one
     with mistakes.collect():
         topology, partitioners = _read_topology(table, Path(table.source).parent)
@@ -99,13 +104,10 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         ignored = frozenset(keys.IGNORE.read(table))
     shares_dead_letters = shared.dead_letters is not None and not table.has(DEAD_LETTERS)
     with mistakes.collect():
-        dead = keys.DEAD_LETTERS.read(table)
-        if dead is None and shared.dead_letters is not None:
-            dead = shared.dead_letters.copy()
-        if dead is not None:
-            dead_letters = build_dead_letter_target(dead)
-            table.files |= dead.files
-            table.warnings += [each for each in dead.warnings if each not in table.warnings]
+        dead_letters = _read_dead_letters(table, shared.dead_letters)
+    with mistakes.collect():
+        described = keys.REGISTRY.read(table)
+        registry = None if described is None else Registry(read_client(described))
     has_coverage, has_tracing = keys.COVERAGE.read(table), keys.TRACING.read(table)
     table.refuse_unread(known)
     mistakes.raise_any()  # afterwards there is a topology
@@ -130,6 +132,8 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         mistakes.raise_any()
     _check_loops(table, inlets, targets_by_name, targets, topology, dead_letters)
     _check_rivals(table, inlets)
+    if registry is not None:
+        _use_registry(table, registry, inlets.values(), targets, topology, dead_letters)
     if dead_letters is None:
         table.warn(
             DEAD_LETTERS,
@@ -138,8 +142,37 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         )
     return PipelineParts(
         topology, (*inlets.values(), *reply_inlets), targets, policy, dead_letters, ignored, has_coverage, has_tracing,
-        replies, partitioners, is_shared, shares_dead_letters,
+        replies, partitioners, is_shared, shares_dead_letters, registry,
     )  # fmt: skip
+
+
+def _read_dead_letters(table: Table, shared: Table | None) -> Target | None:
+    """Return the target of dead letters: the table's own, else the shared one. Raises InputError."""
+    dead = keys.DEAD_LETTERS.read(table)
+    if dead is None and shared is not None:
+        dead = shared.copy()
+    if dead is None:
+        return None
+    target = build_dead_letter_target(dead)
+    table.files |= dead.files
+    table.warnings += [each for each in dead.warnings if each not in table.warnings]
+    return target
+
+
+def _use_registry(
+    table: Table, registry: Registry, inlets: Iterable[Inlet], targets: Mapping[str, Target], topology: Topology,
+    dead_letters: Target | None,
+) -> None:  # fmt: skip
+    """Have sources wait for schemas whose messages may have a key in their body; warn if there are none."""
+    is_read_last = dead_letters is not None and bool(dead_letters.body_keys)
+    partitioned = [(queue, each.partitioning) for queue, each in topology.queues.items()]
+    readers = {queue for queue, each in partitioned if each is not None and each.key.part == "body"}
+    readers |= {queue for queue, target in targets.items() if queue in target.body_keys}
+    for inlet in inlets:
+        if is_read_last or not readers.isdisjoint(find_reachable_queues(topology, inlet.exchange)):
+            inlet.admission = registry
+    if not (is_read_last or readers):
+        table.warn(keys.REGISTRY.name, "nothing is asked of it: no partition, key or tag is a field of the body")
 
 
 def refuse_workers(file: Table) -> InputError:

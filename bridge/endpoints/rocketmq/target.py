@@ -16,7 +16,7 @@ from bridge.endpoints.rocketmq.checking import check_target, find_places, find_s
 from bridge.endpoints.rocketmq.lite import refuse_lite_topics
 from bridge.endpoints.rocketmq.placing import MessageWriter, WritableQueues, list_sizes, routes_of
 from bridge.endpoints.rocketmq.writing import Writing
-from bridge.endpoints.topics import TopicDestination
+from bridge.endpoints.topics import TopicDestination, find_body_keys
 from bridge.pump.placing import KeylessTurns
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -68,6 +68,7 @@ class RocketmqTarget(Target):
         self.name = name
         self._settings = settings
         self._destinations = destinations
+        self.body_keys = find_body_keys(destinations)
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._confirm_not_store_ok = confirm_not_store_ok
         self._partitioned: dict[str, Partitioning] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,9 +16,26 @@ INDEX: Final = re.compile("0|[1-9][0-9]{0,8}")
 """Index of an element of an array, in a JSON Pointer."""
 
 
+class EncodedBody(bytes):
+    """A body that is no JSON: the same bytes, with what finds a field in them.
+
+    >>> body = EncodedBody(b"id=7")
+    >>> body.find_field = lambda body, steps: body.removeprefix(b"id=") if steps == ["id"] else None
+    >>> KeySource("body", "/id").read(Message(body=body)), KeySource("body", "/name").read(Message(body=body))
+    (b'7', None)
+    """
+
+    find_field: Callable[[bytes, Sequence[str]], Any]
+    """Function of the body and the steps of a JSON Pointer, which returns the value there; None if there is none.
+    Raises ValueError for a body that cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """A part of a message: the routing key, a word of it, a header, a property, or a field of a JSON body."""
+    """A part of a message: the routing key, a word of it, a header, a property, or a field of the body.
+
+    The body is JSON, or an `EncodedBody`.
+    """
 
     part: Literal["routing_key", "word", "header", "property", "body"] = "routing_key"
     name: str = ""
@@ -66,18 +84,25 @@ ROUTING_KEY: Final = KeySource()
 
 
 def _read_field(body: bytes, pointer: str) -> Any:
+    steps = [text.replace("~1", "/").replace("~0", "~") for text in pointer.split("/")[1:]]
     try:
-        value = parse_leniently(body, finite=False)
+        value = body.find_field(body, steps) if isinstance(body, EncodedBody) else find_in_json(body, steps)
     except (ValueError, MemoryError):
         return None
-    for text in pointer.split("/")[1:]:
-        step = text.replace("~1", "/").replace("~0", "~")
+    if not isinstance(value, (dict, list)):
+        return value
+    # Bytes within are written as Avro writes them in JSON.
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda raw: raw.decode("latin-1"))
+
+
+def find_in_json(body: bytes, steps: Sequence[str]) -> Any:
+    """Return the value at the steps of a JSON Pointer; None if there is none. Raises ValueError for what is no JSON."""
+    value = parse_leniently(body, finite=False)
+    for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]
         elif isinstance(value, list) and INDEX.fullmatch(step) and int(step) < len(value):
             value = value[int(step)]
         else:
             return None
-    if not isinstance(value, (dict, list)):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value

@@ -186,7 +186,7 @@ def all_keys() -> list[tuple[str, Key[Any]]]:
     return [*{id(key): (key.name, key) for table in tables for key in table.keys}.values()]
 
 
-CHECKED_LATER = ("profile", "http", "url", "offset", "hosts", "management", "prefetch", "oauth")
+CHECKED_LATER = ("profile", "http", "url", "offset", "hosts", "management", "prefetch", "oauth", "registry")
 """Keys whose forms read more than the endpoint then accepts."""
 
 

@@ -38,7 +38,7 @@ from bridge.endpoints.kafka.cluster.topics import KafkaTopic, Partitioned, check
 from bridge.endpoints.kafka.producer.batches import BATCH_BYTES, Batching
 from bridge.endpoints.kafka.producer.watching import TopicWatch
 from bridge.endpoints.kafka.producer.writer import RecordWriter, choose_partitioner_key, with_whole_key
-from bridge.endpoints.topics import TopicDestination
+from bridge.endpoints.topics import TopicDestination, find_body_keys
 from bridge.pump.placing import KeylessTurns
 from exchange.errors import HashstarError
 from exchange.partition.clients.kafka import build_default_3_3
@@ -159,6 +159,7 @@ class TopicTarget(Target, Generic[C]):
         self.name = name
         self._given = settings
         self._destinations = destinations
+        self.body_keys = find_body_keys(destinations)
         self._topics = sorted({destination.topic for destination in destinations.values()})
         self._partitioned: Partitioned = {}
         self._with_racks = False
