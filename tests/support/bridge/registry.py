@@ -1,15 +1,39 @@
-"""A registry of schemas in the process of the test, which answers as Confluent's does."""
+"""A registry of schemas in the process of the test, which answers as Confluent's does; and a real one, Apicurio's."""
 
 from __future__ import annotations
 
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+from tests.support.servers import ServerKind
+
+API: Final = "/apis/ccompat/v7"
+
+
+def _read_version(url: str) -> str:
+    """Return the version of an Apicurio Registry, once it answers as Confluent's does, too."""
+    base = url.removesuffix(API)
+    for path in (f"{API}/schemas/types", "/apis/registry/v3/system/info"):
+        with urllib.request.urlopen(base + path, timeout=20) as answer:  # noqa: S310  http, at an address of the tests
+            found = json.load(answer)
+    return str(found["version"])
+
+
+REGISTRY: Final = ServerKind(
+    name="registry",
+    url_variable="HASHSTAR_REGISTRY_URL",
+    image_variable="HASHSTAR_REGISTRY_IMAGE",
+    default_image="hashstar/registry:3.0.9",
+    port=8080,
+    build_url=f"http://{{}}:{{}}{API}".format,
+    read_version=_read_version,
+)
 MISSING: Final[tuple[int, Any]] = 404, {"error_code": 40403, "message": "Schema not found"}
 
 
