@@ -17,10 +17,11 @@ from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bindings.sources.toml_places import locate
 from bridge.endpoint import Disconnected, Finding
 from bridge.keys import Key
-from bridge.oauth import OAUTH, Tokens, read_tokens
+from bridge.oauth import OAUTH, read_tokens
 from bridge.registry import keys
 from bridge.registry.avro import AvroType, UnreadableSchema, compile_schema, find_in_avro
 from bridge.table import Secret, Table, read_address, refuse_second_login
+from bridge.tokens import Tokens
 from bridge.tls import make_context
 from exchange.errors import InputError
 from exchange.files.names import WEB
