@@ -21,8 +21,8 @@ from bridge.oauth import OAUTH, read_tokens
 from bridge.registry import keys
 from bridge.registry.avro import AvroType, UnreadableSchema, compile_schema, find_in_avro
 from bridge.table import Secret, Table, read_address, refuse_second_login
-from bridge.tokens import Tokens
 from bridge.tls import make_context
+from bridge.tokens import Tokens
 from exchange.errors import InputError
 from exchange.files.names import WEB
 from exchange.limits import SCHEMA_BYTES, SCHEMA_REFERENCES, SCHEMA_SECONDS
