@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -38,7 +39,7 @@ from tests.support.bridge.oauth import (
     oauth_broker,
 )
 from tests.support.unique import unique_name
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 LIFE = 4.0
 """Seconds that a token lives: the broker counts whole ones, so between three and four."""
@@ -231,9 +232,10 @@ async def test_the_management_api_gets_the_token_of_now_as_a_bearer(
 
 
 def run(*arguments: str) -> str:
-    """Return what a command prints that ends well; no token may be in it."""
+    """Return what a command prints that ends well; its token must not be in it."""
     done = CliRunner().invoke(hashstar, arguments)
     assert done.exit_code == 0, done.output
+    assert Path(os.environ[f"{VARIABLE}_FILE"]).read_text().strip() not in done.output
     return done.output
 
 
@@ -256,6 +258,16 @@ def test_commands_log_in_with_the_token_of_a_file_that_another_renews(
     file.write_text(broker.signer.sign(600, rights))
     seen += [run("dead", amqp, "--queue", name, "--management", broker.management)]
     assert "1 dead letter" in seen[2]
+    dead, first = f"{name}-dead", f"{name}-first"
+    channel.queue_declare(dead)
+    channel.queue_declare(first, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    channel.basic_publish("", first, b"d")
+    channel.basic_nack(channel.basic_get(first)[0].delivery_tag, requeue=False)
+    wait_until(lambda: channel.queue_declare(dead, passive=True).method.message_count)
+    again = ("--replay", "queue", "--yes", "--ledger", str(tmp_path / "ledger"), "--management", broker.management)
+    replayed = CliRunner().invoke(hashstar, ["dead", amqp, "--queue", dead, *again])
+    assert replayed.exit_code == 0, replayed.output
+    assert channel.queue_declare(first, passive=True).method.message_count == 1
     run("group", "create", f"{name}-shared", "--partitions", "2", "--url", amqp)
     described = CliRunner().invoke(hashstar, ["group", "describe", f"{name}-shared", "--url", amqp, "--for", "1"])
     assert "2 partitions" in described.output
@@ -266,7 +278,7 @@ def test_commands_log_in_with_the_token_of_a_file_that_another_renews(
         assert failed.exit_code == 2
         assert "the access token expired at 20" in failed.output
         assert expired not in failed.output
-    for each in (name, f"{name}-shared-0", f"{name}-shared-1"):
+    for each in (name, dead, first, f"{name}-shared-0", f"{name}-shared-1"):
         channel.queue_delete(each)
     for each in (name, f"{name}-shared"):
         channel.exchange_delete(each)
