@@ -14,8 +14,7 @@ from urllib.request import Request
 
 from bindings.sources.address import Address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
-from bindings.sources.toml_places import locate
-from bridge.endpoint import Disconnected, Finding
+from bridge.endpoint import Disconnected
 from bridge.keys import Key
 from bridge.oauth import OAUTH, read_tokens
 from bridge.registry import keys
@@ -53,16 +52,8 @@ class Schema(NamedTuple):
 class RegistryError(Disconnected):
     """The registry does not answer with a schema: the reason, and the key of the table that it is about."""
 
-    def __init__(self, table: Table, key: Key[Any], problem: str) -> None:
-        super().__init__(f"registry: {problem}")
-        self._source, self._path, self._key, self._problem = table.source, table.path, key.name, problem
-
-    @property
-    def finding(self) -> Finding:
-        """The finding of a check, with the line of the file and a caret."""
-        line, caret = locate(self._source, self._path, self._key)
-        where = f"line {line[1:]}: " if line else ""
-        return Finding("error", f"{where}{self._problem}{caret}", self._key)
+    def __init__(self, key: Key[Any], problem: str) -> None:
+        super().__init__(f"{key.name}: {problem}", key.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +139,7 @@ class RegistryClient:
         raise self._error(f"answers {answer.status} {answer.reason}{hint}")
 
     def _error(self, problem: str, key: Key[Any] = keys.URL) -> RegistryError:
-        return RegistryError(self.table, key, f"{self.server} {problem}")
+        return RegistryError(key, f"{self.server} {problem}")
 
 
 class _SchemaReader:

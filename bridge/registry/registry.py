@@ -18,7 +18,8 @@ from uuid import UUID
 
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, Endpoint, Finding, to_disconnected
-from bridge.registry.client import RegistryClient, RegistryError, Schema, SchemaId
+from bridge.registry.client import RegistryClient, Schema, SchemaId
+from bridge.registry.keys import URL
 from exchange.errors import HashstarError
 from exchange.limits import SCHEMAS, SCHEMAS_BYTES
 from exchange.partition.partitioning.key_source import EncodedBody
@@ -78,13 +79,13 @@ class Registry(Endpoint):
     def trouble(self) -> str | None:
         """Reason why messages wait for schemas; None if they do not."""
         is_wanted = asyncio.get_running_loop().time() - self._wanted_at < RECENT
-        return str(self._error) if self._error is not None and is_wanted else None
+        return f"[registry] {self._error}" if self._error is not None and is_wanted else None
 
     async def check(self) -> Sequence[Finding]:
         try:
             types = await call_aside(self._client.fetch_types)
-        except RegistryError as error:
-            return [error.finding]
+        except Disconnected as error:
+            return [Finding.from_error(error, URL.name)]
         return [Finding("ok", f"the registry answers, and has schemas of {', '.join(sorted(types))}")]
 
     def prepare(self, deliveries: Sequence[Delivery], wake: Callable[[], None]) -> int:
@@ -101,7 +102,7 @@ class Registry(Endpoint):
                 schema, is_known = self._look_up(found[0], now)
             if not is_known and found is not None:
                 wanted[found[0]] = None
-                if len(wanted) >= WANTED:
+                if len(wanted) >= min(WANTED, SCHEMAS):  # no more than are kept
                     break
             elif ready == index:
                 ready += 1
@@ -147,7 +148,7 @@ class Registry(Endpoint):
             self._error = to_disconnected(error)
             self._again_at = loop.time() + min(first * 2 ** min(self._failures, 10), most)
             self._failures += 1
-            LOG.warning("%s", self._error)
+            LOG.warning("registry: %s", self._error)
         finally:
             self._asking = None
 

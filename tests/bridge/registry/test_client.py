@@ -142,7 +142,7 @@ def test_a_login_is_sent_and_never_shown(server: RegistryServer, tmp_path: Path)
         with pytest.raises(RegistryError) as caught:
             client.fetch(1)
         assert "does not answer user 'bridge' (401)" in str(caught.value)
-        for text in (str(caught.value), repr(caught.value.finding), repr(client)):
+        for text in (str(caught.value), repr(caught.value), repr(client)):
             assert "pa55" not in text
         scheme, login = server.headers[-1]["Authorization"].split()
         assert (scheme, b64decode(login).decode()) == ("Basic", f"bridge:{PASSWORD}")
@@ -163,19 +163,17 @@ def test_a_token_stands_for_user_and_password(server: RegistryServer, tmp_path: 
     assert server.headers[-1]["Authorization"] == "Bearer d.e.f"
 
 
-def test_a_finding_names_line_and_key(server: RegistryServer, tmp_path: Path) -> None:
+def test_a_finding_names_its_key(server: RegistryServer, tmp_path: Path) -> None:
     client = client_of(server, tmp_path, user="bridge", password=PASSWORD)
     [found] = run_virtually(_check(client))
     assert found == ("ok", "the registry answers, and has schemas of AVRO, JSON", "")
     server.answers["/schemas/types"] = 403, {}
     [found] = run_virtually(_check(client))
     assert (found.level, found.key) == ("error", "password")
-    assert found.text.startswith("line 4: ")
     server.answers["/schemas/types"] = 404, b""
     [found] = run_virtually(_check(client))
     assert (found.level, found.key) == ("error", "url")
-    assert found.text.startswith("line 2: ")
-    assert "^" in found.text
+    assert found.text == f"{server.url} answers 404 Not Found: is this the address of Confluent's API?"
     gone = f"http://127.0.0.1:{free_port()}"
     [found] = run_virtually(_check(read_client(Table({"url": gone}, "bridge.toml", "registry"))))
     assert (found.level, found.key) == ("error", "url")

@@ -77,7 +77,7 @@ class Given:
             self.hanging.wait()
         if self.failures:
             self.failures -= 1
-            raise Disconnected("registry: does not answer")
+            raise Disconnected("does not answer")
         assert isinstance(schema_id, int)
         return make_schema(schema_id) if 1 <= schema_id <= COUNT else None
 
@@ -133,7 +133,7 @@ async def test_while_the_registry_is_down_messages_wait_and_the_health_says_so()
     assert 2 <= given.asked[2] <= 20
     health.look()
     [condition] = [each for each in health.conditions if each.kind == "registry"]
-    assert (condition.endpoint, condition.reason) == ("memory", "registry: does not answer")
+    assert (condition.endpoint, condition.reason) == ("memory", "[registry] does not answer")
     assert condition.way_out == "hashstar bridge check bridge.toml finds the cause"
     given.failures = 0
     await running

@@ -93,7 +93,7 @@ def test_a_check_names_what_is_wrong_with_the_address(url: str, tmp_path: Path) 
     base, _, _ = url.partition("/apis/")
     for address, finding in (
         (url, "ok           the registry answers, and has schemas of AVRO, JSON, PROTOBUF"),
-        (base, f"line 4: {base} answers 404 Not Found: is this the address of Confluent's API?"),
+        (base, f"{base} answers 404 Not Found: is this the address of Confluent's API?"),
         (f"{base}/apis/registry/v3", "is this the address of Confluent's API?"),
     ):
         (tmp_path / "bridge.toml").write_text("\n".join([
