@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
+from tests.support.syntax import read_modules
+
 NOUN: Final = re.compile(r" (?:more |other |earlier |further )?(?!bytes|characters|is |ms)[a-z]+s\b")
 """A plural behind a number. Bytes and characters, of which errors have many, are left out."""
 MAYBE: Final = re.compile(r"""(?:\{len\([^{}"]*|:,)\} (?:[a-z]+ )?[a-z]+s\b""")
@@ -51,10 +51,9 @@ def _is_number(part: ast.expr) -> bool:
 
 def test_no_text_has_a_plural_behind_a_number_that_may_be_one() -> None:
     found = {
-        (path.relative_to(ROOT).as_posix(), number): line
-        for package in ("exchange", "bindings", "bridge")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if MAYBE.search(text := path.read_text("utf-8"))  # parsing all modules takes too long
+        (path, number): line
+        for path, text in read_modules().items()
+        if MAYBE.search(text)  # parsing all modules takes too long
         for line, number in _find_plurals(ast.parse(text))
     }
     assert {

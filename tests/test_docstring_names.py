@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests.support.syntax import read_modules
+
 ROOT: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("exchange", "bindings", "bridge")
 DOCSTRING: Final = re.compile(r'"""(.*?)"""', re.DOTALL)
 ERRORS: Final = re.compile(r"\bRaises?\s((?:an?\s)?`?[A-Z]\w+`?(?:(?:,|;|\sor|\sand)\s`?[A-Z]\w+`?)*)")
 NAME: Final = re.compile(r"[A-Z]\w*[a-z]\w*")
@@ -21,15 +22,12 @@ NO_MODULES: Final = {"bridge.toml", "exchange.declare"}
 
 
 @cache
-def read_modules() -> dict[str, tuple[list[str], set[str]]]:
+def read_words() -> dict[str, tuple[list[str], set[str]]]:
     """Return path -> docstrings and strings of a module in three quotes, and the words of all else."""
-    modules = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            text = path.read_text("utf-8")
-            words = {*re.findall(r"\w+", DOCSTRING.sub("", text))}
-            modules[path.relative_to(ROOT).as_posix()] = (DOCSTRING.findall(text), words)
-    return modules
+    return {
+        path: (DOCSTRING.findall(text), {*re.findall(r"\w+", DOCSTRING.sub("", text))})
+        for path, text in read_modules().items()
+    }
 
 
 @cache
@@ -46,7 +44,7 @@ def has_name(dotted: str) -> bool:
 
 def test_an_error_that_a_docstring_says_is_raised_is_known_where_it_stands() -> None:
     """In the code of its folder, or of a module that is imported: a class that was renamed keeps its name in texts."""
-    modules = read_modules()
+    modules = read_words()
     folders: defaultdict[str, set[str]] = defaultdict(lambda: {*dir(builtins)})
     for path, (_, words) in modules.items():
         folders[path.rpartition("/")[0]] |= words
@@ -54,7 +52,7 @@ def test_an_error_that_a_docstring_says_is_raised_is_known_where_it_stands() -> 
     for path, (docstrings, _) in modules.items():
         claimed = {name for text in docstrings for found in ERRORS.findall(text) for name in NAME.findall(found)}
         if unknown := claimed - folders[path.rpartition("/")[0]] - modules["exchange/errors.py"][1]:
-            imported = [name.replace(".", "/") for name in IMPORT.findall((ROOT / path).read_text("utf-8"))]
+            imported = [name.replace(".", "/") for name in IMPORT.findall(read_modules()[path])]
             for name in imported:
                 for source in (f"{name}.py", f"{name}/__init__.py"):
                     unknown -= modules.get(source, ([], set()))[1]
@@ -66,7 +64,7 @@ def test_a_module_that_a_docstring_names_is_there() -> None:
     """Also the functions and values that it names of one."""
     wrong = [
         f"{path}: {name}"
-        for path, (docstrings, _) in read_modules().items()
+        for path, (docstrings, _) in read_words().items()
         for text in docstrings
         for name in MODULE.findall(text)
         if name not in NO_MODULES and not has_name(name)

@@ -5,23 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from exchange.kinds import KINDS
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 
-ROOT: Final = Path(__file__).parent.parent
 HOME: Final = "exchange/kinds/"
-MODULES: Final = [
-    module
-    for package in ("exchange", "bindings", "bridge")
-    for path in sorted((ROOT / package).rglob("*.py"))
-    if not (module := path.relative_to(ROOT).as_posix()).startswith(HOME)
-]
-
 PLAIN: Final = frozenset({"headers", "topic"})
 """Types whose names are also those of other things: the headers of a message, a topic of Kafka and RocketMQ."""
 
@@ -129,7 +120,8 @@ def found_in(source: str) -> set[tuple[int, str]]:
 
 def test_no_module_outside_kinds_compares_an_exchange_s_type_with_a_string() -> None:
     """It asks `find_kind` what the type means; what it may name is listed with the reason, as long as it does."""
-    found = [(module, *each) for module in MODULES for each in sorted(found_in((ROOT / module).read_text("utf-8")))]
+    modules = [(path, text) for path, text in read_modules().items() if not path.startswith(HOME)]
+    found = [(path, *each) for path, text in modules for each in sorted(found_in(text))]
     faults = [f"{module}:{line}: {text}" for module, line, text in found if (module, text) not in ALLOWED]
     assert not faults, "these decide by an exchange type; ask exchange.kinds.find_kind:\n" + "\n".join(faults)
     unused = ALLOWED.keys() - {(module, text) for module, _, text in found}

@@ -9,14 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.syntax import walk
+from tests.support.syntax import name_module, read_modules, walk
 
-ROOT: Final = Path(__file__).parent.parent
 MAX_LINES: Final = 420
 """Maximum number of lines of a module."""
 MAX_MODULES: Final = 16
@@ -28,12 +26,12 @@ MAX_SHARED_NAMES: Final = 40
 plain."""
 
 
-def read_imports(names: Mapping[str, Path]) -> dict[str, set[str]]:
+def read_imports(texts: Mapping[str, str]) -> dict[str, set[str]]:
     """Return module -> the modules that it imports anywhere in its text. A package does not stand for its modules."""
-    return {name: set(_imported(ast.parse(path.read_bytes()), names)) - {name} for name, path in names.items()}
+    return {name: set(_imported(ast.parse(text), texts)) - {name} for name, text in texts.items()}
 
 
-def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
+def _imported(tree: ast.AST, names: Mapping[str, str]) -> Iterator[str]:
     for node in walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
@@ -74,19 +72,15 @@ def find_longest_chain(rooms: Mapping[str, Iterable[str]]) -> list[str]:
     return max(chains.values(), key=len)
 
 
-def list_modules() -> list[Path]:
-    return [path for package in ("exchange", "bindings", "bridge") for path in (ROOT / package).rglob("*.py")]
-
-
 def test_modules_and_folders_are_of_a_size_that_one_idea_takes() -> None:
-    lengths = {path.relative_to(ROOT).as_posix(): path.read_bytes().count(b"\n") for path in list_modules()}
+    lengths = {path: text.count("\n") for path, text in read_modules().items()}
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
-    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in list_modules() if path.stem != "__init__")
+    folders = Counter(path.rpartition("/")[0] for path in lengths if not path.endswith("/__init__.py"))
     assert {folder: count for folder, count in folders.items() if count > MAX_MODULES} == {}
 
 
 def test_few_names_stand_for_several_classes() -> None:
-    texts = [path.read_text("utf-8") for path in list_modules()]
+    texts = read_modules().values()
     classes = Counter(name for text in texts for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE))
     shared = [name for name, count in classes.items() if count > 1]
     assert len(shared) <= MAX_SHARED_NAMES, f"give some of these classes a name of their own: {sorted(shared)}"
@@ -94,10 +88,7 @@ def test_few_names_stand_for_several_classes() -> None:
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    paths = list_modules()
-    return read_imports(
-        {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-    )
+    return read_imports({name_module(path): text for path, text in read_modules().items()})
 
 
 def test_rooms_stand_on_few_floors(imports: Mapping[str, Iterable[str]]) -> None:
@@ -124,11 +115,11 @@ def test_no_files_import_each_other(imports: Mapping[str, Iterable[str]]) -> Non
     assert not circle, "import each other, even if in functions or for types only: " + " -> ".join(circle)
 
 
-def test_an_import_in_a_function_closes_a_circle(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("from b import later")
-    (tmp_path / "b.py").write_text("def later():\n    import c")
-    (tmp_path / "c.py").write_text("if TYPE_CHECKING:\n    from a import later")
-    names = {path.stem: path for path in tmp_path.iterdir()}
-    assert {*find_circle(read_imports(names))} == {"a", "b", "c"}
-    (tmp_path / "c.py").write_text("")
-    assert find_circle(read_imports(names)) == []
+def test_an_import_in_a_function_closes_a_circle() -> None:
+    texts = {
+        "a": "from b import later",
+        "b": "def later():\n    import c",
+        "c": "if TYPE_CHECKING:\n    from a import later",
+    }
+    assert {*find_circle(read_imports(texts))} == {"a", "b", "c"}
+    assert find_circle(read_imports({**texts, "c": ""})) == []

@@ -69,7 +69,7 @@ from exchange.routing.columns.headers import HeaderColumn
 from exchange.values.field_text import decode_field
 from exchange.values.message import Message
 from tests.bridge.daemon.test_asking import make_status
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.tiers import scale
 
 ROOT: Final = Path(__file__).parent.parent
@@ -528,18 +528,16 @@ READERS: Final = {
 
 def find_parsers() -> Iterator[str]:
     """Yield each place in the product that parses JSON, as file and function."""
-    for package in ("exchange", "bindings", "bridge"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            text = path.read_text("utf-8")
-            if not any(home in text for home in HOMES):
-                continue
-            tree = ast.parse(text)
-            names = {
-                alias.name
-                for node in walk(tree) if isinstance(node, ast.ImportFrom) and node.module in HOMES
-                for alias in node.names
-            } & PARSERS  # fmt: skip
-            yield from (f"{path.relative_to(ROOT).as_posix()} {name}" for name in find_calls(tree, names, ()))
+    for path, text in read_modules().items():
+        if not any(home in text for home in HOMES):
+            continue
+        tree = ast.parse(text)
+        names = {
+            alias.name
+            for node in walk(tree) if isinstance(node, ast.ImportFrom) and node.module in HOMES
+            for alias in node.names
+        } & PARSERS  # fmt: skip
+        yield from (f"{path} {name}" for name in find_calls(tree, names, ()))
 
 
 def find_calls(node: ast.AST, names: set[str], inside: tuple[str, ...]) -> Iterator[str]:

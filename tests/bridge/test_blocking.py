@@ -27,7 +27,7 @@ from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from tests.support.bridge.behaviour import Reports
 from tests.support.hanging_resolver import IS_AVAILABLE, HangingResolver
-from tests.support.syntax import walk
+from tests.support.syntax import name_module, read_modules, walk
 from tests.support.waiting import find_limit, stretch, wait_until
 from tests.support.watchdog import LONGEST, watched
 
@@ -80,10 +80,6 @@ PLACES: Mapping[str, str] = {
 """Module of the bridge with such calls -> where they are made."""
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT / "bridge").with_suffix("").parts).removesuffix(".__init__")
-
-
 def blocking_calls(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
     """Yield each call of such a function, with its line, and whether a coroutine makes it."""
     above = {child: node for node in walk(tree) for child in ast.iter_child_nodes(node)}
@@ -101,8 +97,8 @@ def blocking_calls(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 @cache
 def calls_of_modules() -> list[tuple[str, list[tuple[int, str, bool]]]]:
     """Return each module of the bridge with its blocking calls, parsed once for all tests."""
-    paths = sorted((ROOT / "bridge").rglob("*.py"))
-    return [(module_of(path), [*blocking_calls(ast.parse(path.read_text("utf-8")))]) for path in paths]
+    modules = read_modules("bridge/").items()
+    return [(name_module(path)[len("bridge.") :], [*blocking_calls(ast.parse(text))]) for path, text in modules]
 
 
 def test_each_module_with_a_call_that_may_block_is_in_the_table() -> None:

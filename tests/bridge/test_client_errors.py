@@ -19,7 +19,6 @@ from typing import Any
 import pika
 import pytest
 
-import bridge
 from bridge.client_errors import DESCRIPTORS, MEANINGS, explain, explain_client_error
 from bridge.endpoint import Disconnected, Source
 from bridge.endpoints.kafka.config import KafkaSource
@@ -32,7 +31,7 @@ from bridge.rocketmq.remoting.client import ClientSettings
 from exchange.errors import BrokerError
 from tests.support.bridge.behaviour import on_a_loop
 from tests.support.bridge.certificates import authority_in
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.waiting import find_limit
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -251,8 +250,7 @@ def test_a_text_that_no_row_knows_stays_as_it_is() -> None:
 def test_no_reason_begins_with_the_name_of_its_endpoint() -> None:
     """The log, conditions and findings have the name in front of it already."""
     named = re.compile(r"\b(Disconnected|Failure|Finding)\(")
-    for path in Path(bridge.__file__).parent.rglob("*.py"):
-        text = path.read_text()
+    for path, text in read_modules("bridge/").items():
         for call in walk(ast.parse(text)) if named.search(text) else ():
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("Disconnected", "Failure", "Finding"):
                 for reason in call.args:

@@ -29,7 +29,7 @@ from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import ClientSettings
 from tests.support.bridge.behaviour import Reports
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.unique import free_port
 from tests.support.waiting import find_limit, until
 
@@ -174,9 +174,9 @@ def test_no_endpoint_makes_a_call_on_a_thread_of_the_loops_executor(
 def test_no_module_uses_threads_that_all_pipelines_share() -> None:
     shared = {"to_thread", "run_in_executor", "set_default_executor"}
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted((ROOT / "bridge").rglob("*.py"))
-        if any(name in (text := path.read_text("utf-8")) for name in shared)
+        f"{path}:{node.lineno}"
+        for path, text in read_modules("bridge/").items()
+        if any(name in text for name in shared)
         for node in walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in shared
     ]

@@ -6,7 +6,6 @@ import ast
 import re
 import string
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,10 +17,8 @@ from exchange.text.numbers import is_digits, read_float, read_integer
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import RANGES
 from tests.support.cases import with_each
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.tiers import examples
-
-ROOT: Final = Path(__file__).parents[2]
 
 ALLOWED: Final = {
     "exchange/text/numbers.py",
@@ -61,21 +58,16 @@ def test_no_field_is_read_of_what_only_python_takes_for_a_number(kind: str, text
 
 def find_faults() -> Iterator[str]:
     """Yield each place where digits of all scripts count as digits."""
-    for package in ("exchange", "bindings", "bridge"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            if name in ALLOWED:
-                continue
-            text = path.read_text("utf-8")
-            if not any(word in text for word in (*METHODS, "compile")):
-                continue
-            for node in walk(ast.parse(text)):
-                if isinstance(node, ast.Attribute) and node.attr in METHODS:
-                    yield f"{name}:{node.lineno}: {node.attr}"
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
-                    pattern, *flags = map(ast.unparse, [*node.args, *(each.value for each in node.keywords)])
-                    if _has_digits(pattern) and not any("ASCII" in flag for flag in flags):
-                        yield f"{name}:{node.lineno}: {pattern}"
+    for path, text in read_modules().items():
+        if path in ALLOWED or not any(word in text for word in (*METHODS, "compile")):
+            continue
+        for node in walk(ast.parse(text)):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                yield f"{path}:{node.lineno}: {node.attr}"
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
+                pattern, *flags = map(ast.unparse, [*node.args, *(each.value for each in node.keywords)])
+                if _has_digits(pattern) and not any("ASCII" in flag for flag in flags):
+                    yield f"{path}:{node.lineno}: {pattern}"
 
 
 def _has_digits(pattern: str) -> bool:

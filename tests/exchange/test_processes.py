@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from exchange.concurrency.processes import build_command, build_environment
+from tests.support.syntax import read_modules
 
 TOP = Path(__file__).parents[2]
 OTHERS = {"bindings/auditing/spark/session.py": "names the Python of Spark's workers"}
@@ -33,10 +34,5 @@ def test_a_folder_with_names_of_modules_is_not_imported(tmp_path: Path, monkeypa
 
 
 def test_no_other_module_starts_python_in_a_way_of_its_own() -> None:
-    found = {
-        path.relative_to(TOP).as_posix()
-        for package in ("exchange", "bindings", "bridge")
-        for path in (TOP / package).rglob("*.py")
-        if "sys.executable" in path.read_text("utf-8")
-    }
+    found = {path for path, text in read_modules().items() if "sys.executable" in text}
     assert found == {"exchange/concurrency/processes.py", *OTHERS}

@@ -31,8 +31,7 @@ from tests.support.archives.avro_files import encode_rows, record_schema
 from tests.support.archives.kafka_files import KafkaRecord, batch
 from tests.support.archives.reads import read
 from tests.support.command_server import command_server
-from tests.support.pages import ROOT
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 
 PLACES = FieldMapping("=x", "=k")
 RECORD = Record(Message("x", "k"), size=0)
@@ -172,9 +171,9 @@ def test_a_path_without_any_archive_is_bad_input_and_junk_among_archives_a_bad_r
 def test_no_module_of_archives_opens_a_file_that_may_be_a_pipe() -> None:
     """Opening one waits for a writer: `open_file` does not."""
     faults = [
-        f"{path.name}:{node.lineno}"
-        for path in sorted((ROOT / "bindings" / "archive").rglob("*.py"))
-        for node in walk(ast.parse(path.read_bytes()))
+        f"{path}:{node.lineno}"
+        for path, text in read_modules("bindings/archive/").items()
+        for node in walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and node.attr in {"open", "read_bytes", "read_text"}
     ]
     assert not faults

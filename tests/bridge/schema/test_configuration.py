@@ -32,7 +32,7 @@ from tests.bridge.daemon.test_config import MIXED, RIGHT, TOPOLOGY, edit, mistak
 from tests.support.cases import with_each
 from tests.support.pages import PAGES, ROOT, blocks
 from tests.support.schemas import as_json, validator, validator_class
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.tiers import examples
 
 ROLES = ("SOURCE", "TARGET", "DEAD_LETTERS")
@@ -106,9 +106,9 @@ def test_keys_are_read_by_their_declarations_only() -> None:
     readers = {name for name in vars(Table) if not name.startswith("_")} - {"error", "warn", "missing", "resolve_path"}
     hint = re.compile(rf"\.({'|'.join(readers)})\(")
     found = [
-        f"{path.name}:{node.lineno}"
-        for path in sorted((ROOT / "bridge").rglob("*.py"))
-        if hint.search(text := path.read_text("utf-8"))  # parsing all modules takes too long
+        f"{path}:{node.lineno}"
+        for path, text in read_modules("bridge/").items()
+        if hint.search(text)  # parsing all modules takes too long
         for node in walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in readers
         and isinstance(node.func.value, ast.Name) and node.func.value.id in ("table", "each", "within")

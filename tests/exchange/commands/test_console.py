@@ -21,7 +21,7 @@ from exchange.commands.console import (
 )
 from exchange.errors import HashstarError, InputError
 from exchange.text.site import build_install_command
-from tests.support.pages import ROOT
+from tests.support.syntax import read_modules
 
 
 class Terminal(StringIO):
@@ -141,9 +141,8 @@ def test_signals_are_caught_until_a_command_ends_and_then_do_what_they_did(
 
 def test_nothing_else_sets_handlers_of_signals() -> None:
     setting = {
-        str(path.relative_to(ROOT))
-        for package in ("exchange", "bindings", "bridge")
-        for path in (ROOT / package).rglob("*.py")
-        if re.search(r"signal\.signal\(|\(signal\.signal\b|add_signal_handler|set_wakeup_fd", path.read_text("utf-8"))
+        path
+        for path, text in read_modules().items()
+        if re.search(r"signal\.signal\(|\(signal\.signal\b|add_signal_handler|set_wakeup_fd", text)
     }
     assert setting == OWNERS

@@ -16,6 +16,7 @@ from exchange.commands.options import command
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.values.forms import Form, Forms
 from tests.support.cases import with_each
+from tests.support.syntax import name_module, read_modules
 
 NAME = "a\u202e\ud800\nb"
 HERE = __name__
@@ -137,12 +138,10 @@ def test_each_row_names_a_function(table: str) -> None:
 
 
 def test_each_table_is_known() -> None:
-    root = Path(__file__).parents[3]
     found = [
-        f"{'.'.join(path.relative_to(root).with_suffix('').parts).removesuffix('.__init__')}:{line.split(':')[0]}"
-        for package in ("exchange", "bindings", "bridge")
-        for path in (root / package).rglob("*.py")
-        for line in path.read_text("utf-8").splitlines()
+        f"{name_module(path)}:{line.split(':')[0]}"
+        for path, text in read_modules().items()
+        for line in text.splitlines()
         if ": Final[Forms] = " in line
     ]
     assert sorted(found) == sorted(TABLES)

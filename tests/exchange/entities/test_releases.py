@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,8 @@ from exchange.entities.queue_arguments import refuse_queue
 from exchange.entities.releases import LATEST_PROFILE, PROFILES, ROWS, SERIES, find_profile, find_row
 from exchange.errors import PreconditionFailed
 from tests.support.releases import NEWEST_KNOWN, NEWEST_SERIES, NEXT_PATCH, NEXT_SERIES, newest_of
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 
-ROOT = Path(__file__).parents[3]
 TABLE = {f"exchange/entities/{name}.py" for name in ("releases", "release_profiles", "release_settings")}
 NAME = re.compile(r"(rabbitmq[-:])?v?[345]\.\d{0,2}(\.(\d+|x))?")
 """A release, a series, or the beginning of their names."""
@@ -64,12 +62,10 @@ def names_of_releases(source: str) -> Iterator[int]:
 def test_only_the_table_and_dated_facts_name_a_release() -> None:
     """With a comparison elsewhere a new release would silently be none of those that are named."""
     named = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for folder in ("exchange", "bindings", "bridge")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if path.relative_to(ROOT).as_posix() not in TABLE
-        and not path.relative_to(ROOT).as_posix().startswith(OTHER_SYSTEMS)
-        for line in names_of_releases(path.read_text())
+        f"{path}:{line}"
+        for path, text in read_modules().items()
+        if path not in TABLE and not path.startswith(OTHER_SYSTEMS)
+        for line in names_of_releases(text)
     ]
     assert [place for place in named if place.partition(":")[0] not in NO_RELEASES] == []
     assert {place.partition(":")[0] for place in named} == {*NO_RELEASES}

@@ -30,7 +30,7 @@ from bridge.endpoints.kafka.producer.plain import Producing
 from bridge.endpoints.kafka.producer.transaction import Transacting
 from bridge.endpoints.kafka.producer.writer import RecordWriter
 from tests.support.bridge.behaviour import Reports, on_a_loop
-from tests.support.syntax import walk
+from tests.support.syntax import read_modules, walk
 from tests.support.tiers import examples
 from tests.support.waiting import find_limit
 
@@ -300,10 +300,9 @@ def test_a_producer_that_is_given_no_id_says_so_as_long_as_it_asks(monkeypatch: 
 def test_every_client_of_kafka_is_given_where_it_logs() -> None:
     """One without a logger would write librdkafka's lines to standard error, whatever command has made it."""
     calls = [
-        (path.name, node)
-        for package in ("exchange", "bindings", "bridge")
-        for path in (ROOT / package).rglob("*.py")
-        if "confluent_kafka" in (text := path.read_text("utf-8"))  # few modules, of hundreds
+        (path, node)
+        for path, text in read_modules().items()
+        if "confluent_kafka" in text  # few modules, of hundreds
         for node in walk(ast.parse(text))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Consumer", "Producer", "AdminClient"}
     ]
