@@ -17,7 +17,7 @@ BROKERS: Final = (*AMQP, *WEB, "kafka", "rocketmq")
 """Schemes of addresses of brokers."""
 SCHEMES: Final[Mapping[str, str]] = {
     **dict.fromkeys((*AMQP, *WEB), "broker"),
-    **dict.fromkeys(("kafka", "s3", "s3a", "gs", "abfs", "abfss", "hdfs"), "archive"),
+    **dict.fromkeys(("kafka", "s3", "s3a", "gs", "abfs", "abfss", "hdfs", "iceberg"), "archive"),
 }
 """Scheme -> what a command takes its address for; a topic of Kafka is read as an archive."""
 

@@ -37,16 +37,16 @@ POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion
 
 @cache
 def find_classpath(*coordinates: str) -> str:
-    """Return the class path with these artifacts (``group:artifact:version``) and their dependencies."""
+    """Return the class path with these artifacts (``group:artifact:version[:classifier]``) and their dependencies."""
     kept = find_cache_folder() / f"{digest_of(coordinates)}.classpath"
     if kept.exists():
         found = kept.read_text(encoding="utf-8")
         if all(Path(jar).exists() for jar in found.split(os.pathsep)):
             return found
-    wanted = [coordinate.split(":") for coordinate in coordinates]
+    names = ("groupId", "artifactId", "version", "classifier")
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in wanted
+        f"<dependency>{''.join(f'<{name}>{text}</{name}>' for name, text in zip(names, each.split(':'), strict=False))}</dependency>"
+        for each in coordinates
     )
     with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
         (Path(folder) / "pom.xml").write_text(POM.format(dependencies), encoding="utf-8")

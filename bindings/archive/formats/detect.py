@@ -20,9 +20,11 @@ from typing import Final, NamedTuple
 from bindings.archive.columns import NEEDED, TAKEN, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.lakes import (
+    CATALOG,
     HIDDEN,
     TABLE_FOLDERS,
     explain_address,
+    list_catalog_files,
     list_stored_files,
     list_table_files,
     refuse_matched,
@@ -201,6 +203,9 @@ def _detect(path: str, known: Sequence[Format], recognise: Recognise, *, late: b
         stored = list_stored_files(folder, is_folder=path.partition("?")[0].endswith("/"))
         is_whole = [each.path for each in stored] != [folder.path]
         return _detect_files(str(folder), stored, known, recognise, is_whole=is_whole, late=late)
+    if path.startswith(CATALOG):
+        path, listed = list_catalog_files(path)
+        return _detect_files(path, listed, known, recognise, is_whole=True, late=late)
     if is_pattern(path):
         matched = expand_pattern(path)
         refuse_matched(each for each in matched if Path(each).is_file())

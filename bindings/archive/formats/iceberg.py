@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePath
 from threading import Lock
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import FileFormat
-from pyiceberg.schema import index_by_id, index_name_by_id
+from pyiceberg.schema import Schema, index_by_id, index_name_by_id
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.name_mapping import MappedField
@@ -40,16 +40,21 @@ MAX_ROWS: Final = MAX_REMOTE_FILES
 REWRITE: Final = "rewrite its data files (rewrite_data_files), and read it then"
 
 
-def list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
+def list_iceberg_files(
+    root: AnyPath, metadata: AnyPath, known: TableMetadata | None = None, snapshot: int | None = None
+) -> list[str]:
     """Return the files whose rows are in a table with this metadata, as paths below its folder.
+
+    Of a catalog's table the metadata is ``known``. Without ``snapshot``, its newest is read.
 
     Raises InputError for a table that cannot be read, and for one whose files alone do not say which rows are in it.
     """
     try:
-        found = _read_metadata(metadata)
+        found = known or _read_metadata(metadata)
         files = _Files(root, found.location.rstrip("/"))
         table = Table(("table",), found, "", files, NoopCatalog(""))
-        tasks = [*table.scan().plan_files()]
+        scan = table.scan(snapshot_id=snapshot)
+        tasks, schema = [*scan.plan_files()], scan.projection()
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001  the library raises what damaged JSON and Avro make of it
@@ -60,7 +65,7 @@ def list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
     if any(task.delete_files for task in tasks):
         _refuse(root, f"files of deletes remove rows of it, which are not read: {REWRITE}")
     paths = sorted(files.locate(task.file.file_path) for task in tasks)
-    if any(getattr(field, "initial_default", None) is not None for field in index_by_id(table.schema()).values()):
+    if any(getattr(field, "initial_default", None) is not None for field in index_by_id(schema).values()):
         _refuse(root, f"columns have defaults for older files, which are not read: {REWRITE}")
     schemas = table.metadata.schemas
     pairs = {*chain.from_iterable(index_name_by_id(schema).items() for schema in schemas)}
@@ -68,7 +73,7 @@ def list_iceberg_files(root: AnyPath, metadata: AnyPath) -> list[str]:
     if are_lost or len(pairs) > len(dict(pairs)) or len(pairs) > len({name for _, name in pairs}):
         if other := next((task.file for task in tasks if task.file.file_format != FileFormat.PARQUET), None):
             _refuse(root, f"columns were renamed since there were files of {other.file_format.value}: {REWRITE}")
-        _check_names(root, paths, table)
+        _check_names(root, paths, schema, table.name_mapping() or ())
     return paths
 
 
@@ -82,10 +87,10 @@ def _read_metadata(path: AnyPath) -> TableMetadata:
     return TableMetadataUtil.parse_raw(text.decode())
 
 
-def _check_names(root: AnyPath, paths: Sequence[str], table: Table) -> None:
+def _check_names(root: AnyPath, paths: Sequence[str], schema: Schema, mapping: Iterable[MappedField]) -> None:
     """Raise InputError for a file whose columns have other names than those of the table, or its names for others."""
-    names = index_name_by_id(table.schema())
-    mapped = tuple(table.name_mapping() or ())
+    names = index_name_by_id(schema)
+    mapped = tuple(mapping)
     there = {*names.values()}
     for path in paths:
         try:

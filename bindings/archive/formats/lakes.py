@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, NoReturn
 
 from bindings.archive.formats.spark_sink import LOG, SINK, list_committed_files
-from bindings.archive.places import AnyPath, RemoteFile, list_remote, open_file
+from bindings.archive.places import AnyPath, Place, RemoteFile, list_remote, open_file
 from exchange.errors import InputError, name_os_errors
 from exchange.files.names import BROKERS, SCHEME
 from exchange.text.site import build_page_address
@@ -32,6 +32,8 @@ LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie", SINK: LOG}
 """Kind of a table -> the folder of its log."""
 METADATA: Final = "metadata"
 """Folder of the metadata of a table of Iceberg."""
+CATALOG: Final = "iceberg://"
+"""The beginning of the address of a table of Iceberg in a catalog."""
 VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """Name of a file of metadata of Iceberg: a number that each commit raises."""
 TABLE_FOLDERS: Final = frozenset({*LOGS.values(), METADATA})
@@ -107,12 +109,16 @@ def _list_files(kind: str, root: AnyPath, log: Path) -> list[str]:
         _refuse(root, kind, WAY_OUT)
     if kind == SINK:
         return list_committed_files(root)
-    package, requirement = PACKAGES[kind]
-    if find_spec(package) is None:
-        _refuse(root, kind, f"which files are in it is read with: pip install '{requirement}'")
+    _require_package(root, kind)
     if kind == "Delta Lake":
         return _list_delta_files(root, log)
     return _list_iceberg_files(root, root / METADATA / _choose_metadata(root))
+
+
+def _require_package(root: object, kind: str) -> None:
+    package, requirement = PACKAGES[kind]
+    if find_spec(package) is None:
+        _refuse(root, kind, f"which files are in it is read with: pip install '{requirement}'")
 
 
 def _choose_metadata(root: AnyPath) -> str:
@@ -197,6 +203,18 @@ def list_stored_files(folder: RemoteFile, *, is_folder: bool) -> list[RemoteFile
         for file, names in zip(listed, parts, strict=True)
         if not any(name[:1] in HIDDEN for name in names) and (names[0] == "commitlog" or not is_log)
     ]
+
+
+def list_catalog_files(address: str) -> tuple[str, Sequence[Place]]:
+    """Return the files of a table in a catalog of Iceberg, and the address of the snapshot that they are."""
+    _require_package(address, "Iceberg")
+    from bindings.archive.formats.catalog import find_catalog_table  # an extra
+
+    table = find_catalog_table(address)
+    if isinstance(table.root, Path):
+        return table.address, _join(table.root, table.files)
+    listed = list_remote(table.root, is_folder=True) if table.files else ()
+    return table.address, _find_listed(table.root, table.files, listed)
 
 
 def _is_below(file: RemoteFile, path: str) -> bool:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, refuse_within
-from bindings.archive.formats.lakes import find_table_kind, refuse_part
+from bindings.archive.formats.lakes import CATALOG, find_table_kind, refuse_part
 from bindings.archive.formats.recognition import list_formats
 from bindings.archive.formats.spark_sink import SINK, list_committed_files
 from bindings.archive.mapping import USUAL, FieldMapping
@@ -97,6 +97,8 @@ class Growth:
     ) -> None:  # fmt: skip
         if (stored := parse_address(archive)) is not None:
             raise InputError(f"{stored}: archives in stores are audited, but not followed")
+        if archive.startswith(CATALOG):
+            raise InputError(f"{archive}: tables of Iceberg are audited, but not followed: rows removed stay counted")
         refuse_within(folder, [archive], "the files of the state")
         self._root = Path(archive).absolute()
         self._folder = folder
