@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bindings.archive.times import to_microseconds
 from bridge.table import Secret, Table, describe
+from exchange.errors import InputError
 from exchange.text.display import suggest
 from exchange.text.numbers import DURATION, parse_duration
 
@@ -36,6 +38,8 @@ class KeyForm(Generic[T]):
     read: Callable[[Table, str, Any], T]
     """Function of a table, the name of a key, and the default as the file would have it. Raises InputError."""
     schema: Mapping[str, Any]
+    within: Keys | None = None
+    """The keys of the table, if the value is one whose keys are known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +110,30 @@ class Keys(NamedTuple):
 
     def __or__(self, other: Keys) -> Keys:
         return Keys((*self.keys, *other.keys), (*self.rules, *other.rules))
+
+
+@contextmanager
+def reading_whole(table: Table, keys: Keys) -> Iterator[None]:
+    """Read these keys of a table in the block. If a mistake ends it, those in values that were not read are kept."""
+    try:
+        yield
+    except InputError as error:
+        if table.mistakes is not None:
+            table.keep(error)
+            check_rest(table, keys)
+        raise
+
+
+def check_rest(table: Table, keys: Keys) -> None:
+    """Keep the mistakes in the values of a table that were not read: each by itself, without those between them."""
+    assert table.mistakes is not None  # noqa: S101  else the first one is raised, and there is no rest
+    for key in keys.keys:
+        with table.mistakes.collect():
+            unread = table.is_unread(key.name) and (key.required or table.has(key.name))
+            value = key.read(table) if unread else None
+            if isinstance(value, Table) and key.form.within is not None:
+                value.check_keys(key.form.within.names)
+                check_rest(value, key.form.within)
 
 
 def _or_variable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -224,7 +252,7 @@ SECRET: Final[KeyForm[Secret | None]] = KeyForm(
 
 def accept_table(keys: Keys) -> KeyForm[Table | None]:
     """Return the form of a table with these keys, which may be missing; whoever reads them refuses others."""
-    return KeyForm(TABLE.read, keys.schema)
+    return KeyForm(TABLE.read, keys.schema, keys)
 
 
 def require_flag(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from bindings.sources.access_token import TOKEN, check_token, read_life, read_se
 from bindings.sources.address import Address
 from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
 from bridge.endpoint import Disconnected
-from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table
+from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table, reading_whole
 from bridge.table import Secret, Table, read_address
 from bridge.tls import make_context
 from bridge.tokens import READ_EVERY, Tokens
@@ -98,6 +98,12 @@ def read_tokens(table: Table, address: Address, login: Collection[str]) -> Token
 
 def _read_oauth(table: Table, within: Table, address: Address, login: Collection[str]) -> Tokens:
     """Read the table ``oauth`` itself. Raises InputError."""
+    with reading_whole(within, KEYS):
+        return _read_keys(table, within, address, login)
+
+
+def _read_keys(table: Table, within: Table, address: Address, login: Collection[str]) -> Tokens:
+    within.check_keys(KEYS.names)
     for key in ("url",) if address.login else filter(table.has, login):
         raise table.error(key, f"{OAUTH.name} stands for user and password; remove one of them", masked=True)
     written = [key for key in (*_GRANT, *_OPTIONAL) if within.has(key.name)]
@@ -107,21 +113,26 @@ def _read_oauth(table: Table, within: Table, address: Address, login: Collection
             raise within.error(written[0].name, "is for a server, and there is a token; remove one of them")
         within.refuse_unread(KEYS.names)
         return Tokens(partial(_read_given, given), READ_EVERY)
-    url, client, secret = TOKEN_URL.read(within), CLIENT_ID.read(within), CLIENT_SECRET.read(within)
-    if not url or not client or not secret:
-        missing = _GRANT[0 if not url else 1 if not client else 2].name
-        raise within.missing(missing, f"is missing; write {OAUTH.name} = {{ {GRANT_EXAMPLE} }}")
+    if (url := TOKEN_URL.read(within)) is None:
+        raise _find_missing(within, TOKEN_URL)
     address = read_address(within, url, WEB, EXAMPLE, TOKEN_URL.name)
     if address.login or "," in address.hosts or address.fragment:
         raise within.error(TOKEN_URL.name, f"must be {EXAMPLE}; client and secret have keys of their own", masked=True)
     if address.scheme == "http" and address.host not in ("localhost", "127.0.0.1", "::1"):
         within.warn(TOKEN_URL.name, "sends the secret, and gets the tokens, without encryption; write https:")
+    client, secret = CLIENT_ID.read(within), CLIENT_SECRET.read(within)
+    if not client or not secret:
+        raise _find_missing(within, CLIENT_SECRET if client else CLIENT_ID)
     post, files = CLIENT_AUTH.read(within) == "post", CA_FILE.read(within)
     asked = {key.name: value for key in (SCOPE, AUDIENCE) if (value := key.read(within)) is not None}
     within.refuse_unread(KEYS.names)
     if files is not None:
         make_context(within, files, None, None)
     return Tokens(partial(_ask, _Grant(within, url, address, client, secret, post, files, asked)))
+
+
+def _find_missing(within: Table, key: Key[Any]) -> InputError:
+    return within.missing(key.name, f"is missing; write {OAUTH.name} = {{ {GRANT_EXAMPLE} }}")
 
 
 def _read_given(secret: Secret) -> tuple[str, float | None]:

@@ -156,6 +156,10 @@ class Table:
             self._known.append(key)
         return key in self._values
 
+    def is_unread(self, key: str) -> bool:
+        """Return whether a key may still have a mistake: its value was not read, or nothing has asked for it."""
+        return key in self._values or key not in self._known
+
     def resolve_path(self, written: str) -> Path:
         """Return a path relative to the folder of the configuration; an absolute path stays as it is."""
         return Path(self.source).parent / written

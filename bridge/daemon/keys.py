@@ -129,19 +129,9 @@ PIPELINE_NAME: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{PIPELINE_NAME_LENGTH}}}")
 
 OF_ALL: Final = (HTTP, HTTP_HOSTS, WORKERS, LOG_FORMAT, LOG_LEVEL)
 """What belongs to the process."""
-OF_EACH: Final = (
-    TOPOLOGY,
-    VHOST,
-    PROFILE,
-    ALLOW_PYTHON,
-    SOURCES,
-    TARGETS,
-    REPLIES,
-    REGISTRY,
-    IGNORE,
-    COVERAGE,
-    TRACING,
-)
+OF_TOPOLOGY: Final = Keys((TOPOLOGY, VHOST, PROFILE, ALLOW_PYTHON))
+"""Keys that the topology is read by."""
+OF_EACH: Final = (*OF_TOPOLOGY.keys, SOURCES, TARGETS, REPLIES, REGISTRY, IGNORE, COVERAGE, TRACING)
 """What belongs to one pipeline."""
 DEFAULTS: Final = (POLICY, DEAD_LETTERS)
 """What holds for all pipelines of a file that do not say otherwise."""

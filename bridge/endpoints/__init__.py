@@ -10,12 +10,13 @@ table. These are in ``keys``, which needs no client: ``SOURCE`` (beside those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, cast
 
 from bridge.endpoint import Source, Target
-from bridge.keys import Key, Keys
+from bridge.keys import Key, Keys, check_rest
 from bridge.pump import keys
 from bridge.pump.policy import Policy
 from bridge.table import Table
@@ -25,7 +26,7 @@ from exchange.text.site import build_install_command
 
 __all__ = [
     "SCHEMES", "build_caller_target", "build_dead_letter_target", "build_reply_source", "build_source", "build_target",
-    "list_keys", "find_system", "has_groups",
+    "find_system", "has_groups", "list_keys", "reading_endpoint",
 ]  # fmt: skip
 
 SCHEMES: Final = {
@@ -35,6 +36,21 @@ SCHEMES: Final = {
 
 NEEDS: Final = {"rabbitmq": "rabbitmq", "kafka": "kafka", "rocketmq": "rocketmq", "archive": "audit"}
 """Folder -> extra that must be installed."""
+
+
+@contextmanager
+def reading_endpoint(table: Table, role: str) -> Iterator[None]:
+    """Read the table of an endpoint in the block, as `bridge.keys.reading_whole` does: its URL has its keys."""
+    unread = table.copy()
+    unread.mistakes = table.mistakes
+    try:
+        yield
+    except InputError as error:
+        if table.mistakes is not None:
+            table.keep(error)
+            with table.mistakes.collect():
+                check_rest(table, list_keys(_import_config(unread)[1], role))
+        raise
 
 
 def build_source(name: str, table: Table, policy: Policy) -> Source:
@@ -48,19 +64,21 @@ def build_source(name: str, table: Table, policy: Policy) -> Source:
 
 def build_target(name: str, table: Table) -> tuple[Target, Collection[str]]:
     """Build the target that a table describes, and return it with its queues. Raises InputError."""
-    url, folder, module = _import_config(table, "TARGET")
-    target, queues = module.target(name, url, table)
+    with reading_endpoint(table, "TARGET"):
+        url, folder, module = _import_config(table, "TARGET")
+        target, queues = module.target(name, url, table)
+        if not queues:
+            raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
     target.tokens = table.tokens
-    if not queues:
-        raise table.missing("queues", 'there is none; write queues = { QUEUE = "where" }')
     table.refuse_unread(list_keys(folder, "TARGET").names)
     return target, queues
 
 
 def build_dead_letter_target(table: Table) -> Target:
     """Build the target of dead letters that a table describes. Raises InputError."""
-    url, folder, module = _import_config(table, "DEAD_LETTERS")
-    target = cast(Target, module.dead_letter_target("dead_letters", url, table))
+    with reading_endpoint(table, "DEAD_LETTERS"):
+        url, folder, module = _import_config(table, "DEAD_LETTERS")
+        target = cast(Target, module.dead_letter_target("dead_letters", url, table))
     target.tokens = table.tokens
     table.refuse_unread(list_keys(folder, "DEAD_LETTERS").names)
     return target

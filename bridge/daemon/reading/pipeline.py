@@ -15,9 +15,9 @@ from bindings.sources.open import open_source
 from bridge.daemon import keys
 from bridge.daemon.reading.replies import Ends, read_replies
 from bridge.endpoint import BridgeLayout, Misfit, Place, Source, Target
-from bridge.endpoints import build_dead_letter_target, build_source, build_target
+from bridge.endpoints import build_dead_letter_target, build_source, build_target, reading_endpoint
 from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
-from bridge.keys import Key
+from bridge.keys import Key, reading_whole
 from bridge.mistakes import ConfigWarning, Mistakes
 from bridge.pump import keys as pump_keys
 from bridge.pump.inlet import read_filter
@@ -85,7 +85,7 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
     topology, policy, ignored, dead_letters, partitioners = None, shared.policy, frozenset[str](), None, NO_PARTITIONERS
     registry = None
     table.check_keys(known)  # first, as a missing table is often a misspelt one
-    with mistakes.collect():
+    with mistakes.collect(), reading_whole(table, keys.OF_TOPOLOGY):
         topology, partitioners = _read_topology(table, Path(table.source).parent)
     with mistakes.collect():
         policy = read_policy(table.table(keys.POLICY.name), shared.policy)
@@ -192,7 +192,7 @@ def _read_sources(
             name = f"{table.path}.{keys.SOURCES.name}" if table.path else keys.SOURCES.name
             raise table.missing(keys.SOURCES.name, f'there is none; write [{name}.NAME] with url = "amqp://..."')
     for name, each in tables.items():
-        with mistakes.collect():
+        with mistakes.collect(), reading_endpoint(each, "SOURCE"):
             inlets[name] = _read_inlet(name, each, policy, topology)
     return tables, inlets
 
@@ -338,7 +338,7 @@ def _read_profile(table: Table) -> str | None:
 def _read_window_bytes(table: Table, base: Policy) -> int:
     size = pump_keys.WINDOW_BYTES.read(table, base.window_bytes)
     if size < LEAST_WINDOW:
-        raise table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}")
+        table.keep(table.error("window_bytes", f"must be at least {LEAST_WINDOW:,} bytes, and is {size:,}"))
     return size
 
 
@@ -373,12 +373,12 @@ def read_policy(table: Table, base: Policy) -> Policy:
 
 
 def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
+    own_policy = pump_keys.OWN_POLICY.read(table)
+    own = policy if own_policy is None else read_policy(own_policy, policy)
     exchange, routing_key = pump_keys.EXCHANGE.read(table), pump_keys.ROUTING_KEY.read(table)
     if exchange and topology is not None and exchange not in topology.exchanges:
         near = suggest(exchange, topology.exchanges)
-        raise table.error("exchange", f"the topology has no exchange {exchange!r}{near}")
-    own_policy = pump_keys.OWN_POLICY.read(table)
-    own = policy if own_policy is None else read_policy(own_policy, policy)
+        table.keep(table.error("exchange", f"the topology has no exchange {exchange!r}{near}"))
     message_filter = read_filter(table)
     source = build_source(name, table, own)
     return Inlet(source, exchange, routing_key, own, message_filter)

@@ -15,7 +15,7 @@ from bridge.daemon.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
 from bridge.endpoints.rabbitmq.addresses import read_brokers
-from bridge.mistakes import ConfigError
+from bridge.mistakes import ConfigError, KeyMistake
 from bridge.pump import keys as pump_keys
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.table import Secret, Table
@@ -464,6 +464,49 @@ def test_a_target_that_a_source_follows_is_refused(tmp_path: Path) -> None:
     text = RIGHT.replace('url = "archive:in"', 'url = "archive:out"\nfollow = true')
     with pytest.raises(InputError, match=r"\[targets.out\] url: source replay follows this folder"):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (
+            'url = "archive:in"\nsince = "2026-01-01"\nspeed = -1\ncolumns = { exch = "a" }\nstate = 5',
+            {"since", "speed", "columns", "state"},
+        ),
+        (
+            'url = "amqp://h"\nqueue = "q"\n[sources.a.oauth]\ntoken_url = "ftp://x"\nclient_id = 5\nscop = "s"',
+            {"oauth] token_url", "oauth] client_id", "oauth] scop"},
+        ),
+        (
+            'url = "amqp://h"\nqueue = "q"\nuser = "u"\noauth = { token = { file = "none" }, client_auth = "body" }',
+            {"user", "oauth] token", "oauth] client_auth"},
+        ),
+        (
+            'url = "amqp://h"\nexchange = 5\nprefetch = "x"\npolicy = { window_bytes = 5, tries = "x" }',
+            {"exchange", "queue", "prefetch", "policy] window_bytes", "policy] tries"},
+        ),
+        ('url = "amqq://h"\nexchange = 5', {"exchange", "url"}),
+        ("exchange = 5\nfollow = 1", {"exchange", "follow", "url"}),
+    ],
+    ids=["archive", "token url", "login", "endpoint", "system", "no system"],
+)
+def test_a_mistake_that_ends_the_reading_of_a_table_hides_no_other(
+    tmp_path: Path, source: str, expected: set[str]
+) -> None:
+    rest = '[targets.out]\nurl = "archive:out"\nqueues = { all = "." }\nrotate = "x"\ngather = -1\n'
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, f'topology = "t.bindings"\nvhost = 5\nprofile = 6\n[sources.a]\n{source}\n{rest}')
+    keys = {
+        f"{table.removeprefix('sources.a').removeprefix('.')}] {key}".removeprefix("] ")
+        for each in raised.value.mistakes
+        if isinstance(each, KeyMistake)
+        for table, key in [each.where]
+    }
+    assert keys == expected | {"vhost", "profile", "targets.out] rotate", "targets.out] gather"}
+    text = 'topology = "t.bindings"\n[sources.a]\nurl = "archive:in"\nexchange = "none"\nstate = 5\n'
+    with pytest.raises(ConfigError) as raised:
+        read(tmp_path, text + '[targets.out]\nurl = "archive:out"\nqueues = ["all", "some"]')
+    assert [each.where[1] for each in raised.value.mistakes if isinstance(each, KeyMistake)] == ["exchange", "state"]
 
 
 def test_all_mistakes_of_a_configuration_are_reported_by_the_commands_a_line_each(tmp_path: Path) -> None:
