@@ -578,7 +578,11 @@ BINDINGS: Final[list[Mutant]] = [
     *mutants_of(
         "bindings/checking/rules/dead_letters.py",
         "bindings/checking/test_silence.py",
-        ("a dead letter has a key of what nobody can publish", "source is not None and not source.internal", "source is not None"),
+        (
+            "a dead letter has a key of what nobody can publish",
+            "source is not None and not source.internal",
+            "source is not None",
+        ),
     ),
     *mutants_of(
         "bindings/checking/rules/policies.py",

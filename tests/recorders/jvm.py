@@ -44,10 +44,11 @@ def find_classpath(*coordinates: str) -> str:
         if all(Path(jar).exists() for jar in found.split(os.pathsep)):
             return found
     names = ("groupId", "artifactId", "version", "classifier")
-    dependencies = "".join(
-        f"<dependency>{''.join(f'<{name}>{text}</{name}>' for name, text in zip(names, each.split(':'), strict=False))}</dependency>"
+    elements = [
+        "".join(f"<{name}>{text}</{name}>" for name, text in zip(names, each.split(":"), strict=False))
         for each in coordinates
-    )
+    ]
+    dependencies = "".join(f"<dependency>{each}</dependency>" for each in elements)
     with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
         (Path(folder) / "pom.xml").write_text(POM.format(dependencies), encoding="utf-8")
         resolving = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
