@@ -28,7 +28,7 @@ from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.endpoints.outages import LOOK_EVERY as ASK_EVERY
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from bridge.pump.pump import Inlet, Pump
-from bridge.pump.window import Pending, Window
+from bridge.pump.window import Admission, Pending, Window
 from bridge.tokens import Tokens
 from exchange import Binding, Exchange, Message, Queue, Router, Topology
 from tests.support.bridge.behaviour import Silent, on_a_loop
@@ -78,6 +78,7 @@ class In:
     window: Window
     exchange: str | None = None
     policy: Policy | None = None
+    admission: Admission | None = None
 
 
 @dataclass

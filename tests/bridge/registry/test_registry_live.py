@@ -44,7 +44,7 @@ def register(url: str, subject: str, schema: dict[str, Any]) -> int:
     body = json.dumps({key: schema[key] for key in ("schema", "schemaType", "references") if key in schema}).encode()
     headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
     request = urllib.request.Request(f"{url}/subjects/{subject}/versions", body, headers)  # noqa: S310  http
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  http
+    with urllib.request.urlopen(request, timeout=find_limit()) as answer:  # noqa: S310  http
         return int(json.load(answer)["id"])
 
 

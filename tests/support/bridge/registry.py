@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from tests.support.servers import ServerKind
+from tests.support.waiting import find_limit
 
 API: Final = "/apis/ccompat/v7"
 
@@ -20,7 +21,7 @@ def _read_version(url: str) -> str:
     """Return the version of an Apicurio Registry, once it answers as Confluent's does, too."""
     base = url.removesuffix(API)
     for path in (f"{API}/schemas/types", "/apis/registry/v3/system/info"):
-        with urllib.request.urlopen(base + path, timeout=20) as answer:  # noqa: S310  http, at an address of the tests
+        with urllib.request.urlopen(base + path, timeout=find_limit()) as answer:  # noqa: S310  http
             found = json.load(answer)
     return str(found["version"])
 

@@ -17,7 +17,7 @@ from tests.support.parts.table import CORE, LEAVES, PARTS, Part, find_part
 PRODUCT: Final = ("exchange", "bindings", "bridge")
 AROUND: Final = ("tests", "examples", "benchmarks", "docs")
 IMAGES: Final = PurePath(".ci/images.d")
-SERVERS: Final = ("rabbitmq", "kafka", "rocketmq")
+SERVERS: Final = ("rabbitmq", "kafka", "rocketmq", "registry")
 """Folders of `IMAGES` whose images tests use; others are of CI's own."""
 TABLES: Final = "tests.support.parts."
 UNTELLING: Final = frozenset({"__init__.py", "conftest.py", "golden", *AROUND})
