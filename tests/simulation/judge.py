@@ -112,7 +112,9 @@ class Judge:
             return
         line, now, queue = (outgoing.queue, self._line(number)), self.world.now, outgoing.queue
         refused = self._refused[line]
-        if refused.pop(number, None) is None and (before := [m for m in refused if m < number]):
+        is_new = refused.pop(number, None) is None
+        # In the order of reading: a queue that several workers share gives back what one had behind what waits.
+        if is_new and (before := [m for m, waits in refused.items() if waits.number < outgoing.number]):
             self.breaks("order", f"{queue} is sent {number} while {min(before)}, which it refused, waits")
         one = self.rules.one_at_a_time
         pushed = self._pushed_back.get(queue, -CALM)
