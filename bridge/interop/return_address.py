@@ -69,13 +69,13 @@ class Sealer:
     """Makes and opens the tokens of the requests that are read from one source.
 
     ``identity`` is what distinguishes the source from those of all other bridges: its cluster, and its queue, topic or
-    group there. ``secret`` prevents others from forging tokens.
+    group there. It is no secret: who may publish where replies are read can make a token for any address.
     """
 
-    def __init__(self, name: str, identity: str, secret: str = "") -> None:
+    def __init__(self, name: str, identity: str) -> None:
         self.name: Final = name
         raw = f"{len(name)}:{name}{identity}".encode("utf-8", "surrogateescape")
-        self._key: Final = blake2b(raw, digest_size=32, key=_digest(secret.encode("utf-8", "surrogateescape"))).digest()
+        self._key: Final = blake2b(raw, digest_size=32, key=_digest(b"")).digest()
         self.id: Final = _base64(blake2b(self._key, digest_size=ID_BYTES).digest())
 
     def seal(self, address: ReturnAddress, deadline: int) -> str:
