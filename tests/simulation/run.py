@@ -182,8 +182,11 @@ class Life:
 
     async def _look(self) -> None:
         while not self.world.well:
+            # A pump that is stopped reads nothing more, and closes its sources together.
+            stopped = [pump for each in self.processes for pump in each.pumps if pump._stopping.is_set()]
+            closing = {inlet.source.name for pump in stopped for inlet in pump._inlets}
             for source in self.systems.sources:
-                if isinstance(source, ModelSource):
+                if isinstance(source, ModelSource) and source.name not in closing:
                     source.look()
             await pass_time(0.7)
 
