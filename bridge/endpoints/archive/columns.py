@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from bindings.archive.names import to_text_array
-from bridge.endpoint import Failure, Outgoing
+from bridge.endpoint import Delivery, Failure, Outgoing
+from bridge.endpoints.archive.files import RecordPosition
 from bridge.endpoints.archive.spool import SPOOLED
 from exchange.amqp.lazy import get_content
 
@@ -77,18 +78,27 @@ def _make_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: i
     """Make a batch of all messages, with the columns in the order of `SPOOLED`. Raises what any message causes."""
     deliveries = [outgoing.delivery for outgoing in messages]
     bare = [outgoing.message for outgoing in messages]
+    places = [_find_place(delivery) for delivery in deliveries]
     columns = [
         to_text_array([_folder_of(outgoing, folders) for outgoing in messages]),
-        _integers([delivery.time or now for delivery in deliveries], now),
+        _integers([now if delivery.time is None else delivery.time for delivery in deliveries], now),
         to_text_array([message.exchange for message in bare]),
         to_text_array([message.routing_key for message in bare]),
         pa.array([get_content(message).raw for message in bare], pa.binary()),
         pa.array([message.body for message in bare], pa.binary()),
         to_text_array([delivery.identity for delivery in deliveries]),
-        to_text_array([delivery.origin.partition(" at ")[0] for delivery in deliveries]),
-        _integers([d.position if type(d.position) is int else 0 for d in deliveries], 0),
+        to_text_array([source for source, _ in places]),
+        _integers([number for _, number in places], 0),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SPOOLED)
+
+
+def _find_place(delivery: Delivery) -> tuple[str, int]:
+    """Return where a message was read, and its number there: of a record of an archive, the one in its file."""
+    position = delivery.position
+    number = position.number if isinstance(position, RecordPosition) else position if type(position) is int else 0
+    source, _, written = delivery.origin.rpartition(" at ")  # which may be in the name of a queue or a file, too
+    return source if written == str(number) else delivery.origin, number
 
 
 def _integers(values: list[int], otherwise: int) -> pa.Int64Array:

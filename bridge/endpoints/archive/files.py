@@ -74,6 +74,16 @@ class ArchiveFile:
     """Whether its name is another's now, and it has none: nothing needs to be kept of it."""
 
 
+class RecordPosition(NamedTuple):
+    """Where a delivery of an archive is."""
+
+    given: int
+    """Its number among the deliveries of its lane, from 1."""
+    file: ArchiveFile
+    number: int
+    """Number of the record in the file, from 0."""
+
+
 class ArchiveFiles:
     """The files of an archive, as they were at the last look."""
 

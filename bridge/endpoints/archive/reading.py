@@ -22,6 +22,7 @@ from bindings.archive.formats.detect import detect
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
 from bridge.endpoints.archive.checking import check_source
+from bridge.endpoints.archive.files import RecordPosition
 from bridge.endpoints.archive.replay import CHUNK_BYTES, EVERYTHING, Chunk, Done, Item, Replay, ReplaySelection, Settled
 from bridge.endpoints.archive.rows import restore_message
 from bridge.interop import choose_identity
@@ -212,7 +213,7 @@ class ArchiveSource(Source):
             self._given += 1
             self._ready.append(
                 Delivery(
-                    message, lane, (self._given, chunk.file, number), identity, record.time, False,
+                    message, lane, RecordPosition(self._given, chunk.file, number), identity, record.time, False,
                     len(message.body) + FIXED_BYTES, f"{file} at {number}",
                 )
             )  # fmt: skip

@@ -641,3 +641,5 @@ async def test_a_replay_through_a_pump_into_an_archive_equals_the_archive(tmp_pa
     await Pump([Inlet(source)], router_to("queue"), {"queue": target}, Silent(), Policy()).run()
     assert read_bodies(tmp_path / "second") == read_bodies(first)
     assert [r.time for r in read_records(tmp_path / "second")] == [r.time for r in read_records(first)]
+    [part] = [path.relative_to(first).as_posix() for path in find_parts(first)]
+    assert [(r.source, r.offset) for r in read_records(tmp_path / "second")] == [(part, n) for n in range(1_000)]

@@ -27,6 +27,7 @@ from bridge.endpoint import BridgeLayout, Delivery, Disconnected, Finding, Misfi
 from bridge.endpoints.archive import reading, replay
 from bridge.endpoints.archive.columns import prepare_batch
 from bridge.endpoints.archive.config import ArchiveSource, ArchiveTarget
+from bridge.endpoints.archive.files import NEVER_SEEN, ArchiveFile, RecordPosition
 from bridge.endpoints.archive.replay import Replay, ReplayWindow
 from bridge.endpoints.archive.rotation import Rotator, rotate
 from bridge.endpoints.archive.rows import restore_message, to_rows
@@ -56,6 +57,7 @@ from tests.support.bridge.behaviour import Reports, Silent, on_a_loop, router_to
 from tests.support.waiting import find_limit
 
 FAST = Policy(300, reconnect=Backoff(0.01, 0.02))
+NEW_FILE = ArchiveFile("a", NEVER_SEEN)
 
 
 def make_outgoing(message: Message, **known: Any) -> Outgoing:
@@ -74,6 +76,31 @@ def test_a_message_whose_time_or_position_has_more_than_64_bits_is_archived(odd:
     assert not made.refused
     assert made.batch.column("time").to_pylist() == [NOON, NOON + 5, NOON + 1]
     assert made.batch.column("offset").to_pylist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(("time", "kept"), [(None, NOON), (0, 0), (-1, -1)])
+def test_only_a_time_that_is_unknown_becomes_that_of_writing(time: int | None, kept: int) -> None:
+    made = prepare_batch([make_outgoing(Message("x", "k"), time=time)], {"queue": ""}, NOON)
+    assert made.batch.column("time").to_pylist() == [kept]
+
+
+@pytest.mark.parametrize(
+    ("origin", "position", "source", "number"),
+    [
+        ("orders-3 at 1207", 1207, "orders-3", 1207),
+        ("orders at broker:3 at 7", 7, "orders at broker:3", 7),
+        ("queue orders", 4, "queue orders", 4),
+        ("queue tea at 5", 6, "queue tea at 5", 6),
+        ("day at 1.jsonl at 0", RecordPosition(9, NEW_FILE, 0), "day at 1.jsonl", 0),
+        ("a.jsonl at 12", RecordPosition(3, NEW_FILE, 12), "a.jsonl", 12),
+    ],
+)
+def test_an_archived_message_has_its_source_and_its_number_there(
+    origin: str, position: Any, source: str, number: int
+) -> None:
+    outgoing = make_outgoing(Message("x", "k"), origin=origin, position=position)
+    made = prepare_batch([outgoing], {"queue": ""}, NOON)
+    assert [made.batch.column(name).to_pylist() for name in ("source", "offset")] == [[source], [number]]
 
 
 @on_a_loop
