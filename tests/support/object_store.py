@@ -25,6 +25,7 @@ class ObjectStore:
     """A running server; `sent` has the number of bytes of each request that got an object or a part of one."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self.options = f"?endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
         self.sent: list[tuple[str, int]] = []
 
