@@ -28,6 +28,7 @@ MISUSED: Final = {
     "audit t in --conf a=b --cache c": "is for Spark, which uses no --cache",
     "audit t in --remote sc://h --no-spark": "is for Spark, and --no-spark does without it",
     "audit t in --conf a": "--conf: a setting of Spark such as",
+    "audit t in --since 2027-01-01 --until 2026-01-01": "--until: must be after --since",
     "audit t in --since x": "--since: a time such as",
     "audit t in --estimate --format markdown": "--estimate makes no report: it is printed as text or json alone",
     "audit follow t in --state s --no-spark": "--no-spark: hashstar audit follow needs Spark",

@@ -52,8 +52,8 @@ class Schema(NamedTuple):
 class RegistryError(Disconnected):
     """The registry does not answer with a schema: the reason, and the key of the table that it is about."""
 
-    def __init__(self, key: Key[Any], problem: str) -> None:
-        super().__init__(f"{key.name}: {problem}", key.name)
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}", key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class RegistryClient:
         raise self._error(f"answers {answer.status} {answer.reason}{hint}")
 
     def _error(self, problem: str, key: Key[Any] = keys.URL) -> RegistryError:
-        return RegistryError(key, f"{self.server} {problem}")
+        return RegistryError(key.name, f"{self.server} {problem}")
 
 
 class _SchemaReader:

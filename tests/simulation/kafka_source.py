@@ -177,6 +177,9 @@ class KafkaTopic(Client):
                     self.topic.committed.clear()
                 unsent, self.topic.unsent = self.topic.unsent, []
                 self._put_all(sorted(unsent, key=lambda record: int(record[1])))
+                reached = {} if self.consumer is None else self.consumer.positions
+                if any(0 < reached.get(number, 0) <= len(each) for number, each in enumerate(self.topic.partitions)):
+                    self.world.overlong.add(self.name)
 
         if fault.seconds:
             asyncio.get_running_loop().call_later(fault.seconds, make)

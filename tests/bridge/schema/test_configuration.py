@@ -247,9 +247,10 @@ NO_SCHEMA = (
     r"no queue 'other'", r"another endpoint has this name", r"queue 'all' has a target", r"no queue 'none'",
     r"all sources are archives", r"and is inf", r"and is 1000", r"window_bytes\: must be a number of bytes",
     r"and is 'rabbitmq-4'", r"and is 'kafka'", r"no virtual host '/none'",
-    r"is given twice",
+    r"is given twice", r"must be at most backoff_most", r"must be at most reconnect_most",
 )  # fmt: skip
-"""Mistakes that a schema cannot find: in other files, between tables, within addresses, in numbers that JSON lacks."""
+"""Mistakes that a schema cannot find: in other files, between tables or two numbers, within addresses, in numbers that
+JSON lacks."""
 
 
 @with_each(("text", "error"), mistakes())
