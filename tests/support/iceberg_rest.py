@@ -37,7 +37,7 @@ def serve_rest_catalog(folder: Path) -> Iterator[str]:
     log = folder / "log"
     settings = {
         "CATALOG_WAREHOUSE": f"file://{folder}/tables", "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
-        "REST_PORT": str(port),
+        "CATALOG_REST_PORT": str(port),
     }  # fmt: skip
 
     def answers() -> bool:
