@@ -28,6 +28,7 @@ from bindings.archive.places import AnyPath, RemoteFile, Store
 from bindings.archive.times import parse_time_text
 from exchange.errors import InputError
 from exchange.text.display import escape_line, list_some
+from exchange.text.numbers import is_digits
 
 EXAMPLE: Final = "iceberg://CATALOG.NAMESPACE.TABLE, with ?snapshot=ID, ?at=TIME or ?ref=NAME behind it"
 ADDRESS: Final = re.compile(
@@ -105,7 +106,7 @@ def _find_snapshot(name: str, table: Table, option: str, value: str) -> Snapshot
         known = list_some(sorted(table.metadata.refs), MAX_NAMES)
         missing = f"no branch or tag {escape_line(value)}; there are {known}"
     elif option == "snapshot":
-        found = table.snapshot_by_id(int(value)) if value.isdecimal() else None
+        found = table.snapshot_by_id(int(value)) if is_digits(value) else None
         missing = f"no snapshot {escape_line(value)}; the newest is {table.metadata.current_snapshot_id}"
     else:
         try:
