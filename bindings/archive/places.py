@@ -35,6 +35,8 @@ FIRST_READ: Final = 64 << 10
 """Number of bytes that the first request to a store reads; each further one in a row reads four times as many."""
 MAX_READ: Final = 4 << 20
 """Maximum number of bytes that a request for consecutive bytes reads."""
+CATALOG: Final = "iceberg://"
+"""The beginning of the address of a table of Iceberg in a catalog."""
 ADDRESS: Final = re.compile(
     r"(?P<scheme>s3a?|gs|gcs|abfss?|hdfs|viewfs)://(?P<authority>[^/?]*)(?P<path>.*?)(?P<options>\?[A-Za-z_]+=.*)?",
     re.DOTALL,

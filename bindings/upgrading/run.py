@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bindings.applying.address import Addresses
-from bindings.archive.places import parse_address, show_place
+from bindings.archive.places import CATALOG, parse_address, show_place
 from bindings.diffing.comparison.meaning import Meaning
 from bindings.diffing.diff import SECONDS
 from bindings.sources.definitions import Definitions
@@ -226,7 +226,7 @@ def _messages(meaning: Meaning) -> Iterator[Message]:
 
 def _read_asked(path: str) -> Recording:
     """Return what a file has recorded. Raises InputError, which names the file."""
-    if parse_address(path) is not None:
+    if parse_address(path) is not None or path.startswith(CATALOG):
         return _read_archive(path)
     with name_os_errors(path), open_file(path) as file:
         is_pipe = not stat.S_ISREG(os.fstat(file.fileno()).st_mode)

@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 from bindings.archive.columns import NEEDED, TAKEN, explain_absent, explain_missing, find_first_name
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.lakes import (
-    CATALOG,
     HIDDEN,
     TABLE_FOLDERS,
     explain_address,
@@ -40,7 +39,7 @@ from bindings.archive.formats.recognition import (
 )
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.archive.places import Place, RemoteFile, parse_address, read_file_size, show_place, to_path
+from bindings.archive.places import CATALOG, Place, RemoteFile, parse_address, read_file_size, show_place, to_path
 from bindings.archive.reading import SPLIT_BYTES, Bias, Format, NoArchive, Split
 from bindings.archive.rocketmq.log import RocketmqLog
 from bindings.archive.rocketmq.store import STORE_FOLDERS, find_log_folder, is_store

@@ -32,8 +32,6 @@ LOGS: Final = {"Delta Lake": "_delta_log", "Hudi": ".hoodie", SINK: LOG}
 """Kind of a table -> the folder of its log."""
 METADATA: Final = "metadata"
 """Folder of the metadata of a table of Iceberg."""
-CATALOG: Final = "iceberg://"
-"""The beginning of the address of a table of Iceberg in a catalog."""
 VERSION: Final = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 """Name of a file of metadata of Iceberg: a number that each commit raises."""
 TABLE_FOLDERS: Final = frozenset({*LOGS.values(), METADATA})

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bindings.archive.formats.detect import detect, refuse_within
-from bindings.archive.formats.lakes import CATALOG, find_table_kind, refuse_part
+from bindings.archive.formats.lakes import find_table_kind, refuse_part
 from bindings.archive.formats.recognition import list_formats
 from bindings.archive.formats.spark_sink import SINK, list_committed_files
 from bindings.archive.mapping import USUAL, FieldMapping
-from bindings.archive.places import parse_address
+from bindings.archive.places import CATALOG, parse_address
 from bindings.archive.reading import SPLIT_BYTES, CompletePart, Format, Split
 from bindings.archive.rocketmq.store import find_log_folder, is_store
 from bindings.sources.files import make_folders, open_file

@@ -17,6 +17,7 @@ from bindings.archive.formats import lakes
 from bindings.archive.formats.detect import detect
 from bindings.archive.places import RemoteFile
 from bindings.auditing.spark.growth import Growth
+from bindings.upgrading.run import _read_asked
 from exchange.errors import InputError
 from tests.bindings.archive.test_iceberg import make_table
 from tests.bindings.archive.test_lakes import ORDERS, read_keys, rows
@@ -203,3 +204,8 @@ def test_a_table_of_a_rest_catalog_is_read(configure: Configure, tmp_path: Path)
             detect("iceberg://live.n.other")
     finally:
         server.__exit__(None, None, None)
+
+
+def test_a_table_of_a_catalog_is_an_archive_of_an_upgrade(table: Any) -> None:
+    recorded = _read_asked("iceberg://tests.n.events")
+    assert [each.messages for each in recorded.publishing] == [1]
