@@ -18,6 +18,7 @@ from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
 from bridge.interop import to_rocketmq
+from bridge.rocketmq.consumer.pulling import BROKER_SUSPEND_MAX_TIME
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.channel import Channel, ChannelSettings
 from bridge.rocketmq.remoting.client import ClientSettings
@@ -227,14 +228,20 @@ class RocketmqTopic(Host):
             self._remake(fault)
 
     def _remake(self, fault: Fault) -> None:
-        """Delete the topic and make it anew; its owner moves what was in it to the new one."""
+        """Delete the topic and make it anew; its owner moves what was in it to the new one.
+
+        Not while its broker hangs, when nobody can be told that it is gone: the guide says to wait.
+        """
         self.broker.delete()
+        loop = asyncio.get_running_loop()
 
         def make() -> None:
-            if not self.broker.exists:
+            if self.has("hang"):
+                loop.call_later(BROKER_SUSPEND_MAX_TIME + 1.0, make)
+            elif not self.broker.exists:
                 self.broker.remake(1 + fault.number % 3)
 
-        asyncio.get_running_loop().call_later(fault.seconds + 0.02, make)
+        loop.call_later(fault.seconds + 0.02, make)
 
 
 class RocketmqServer(Host):
