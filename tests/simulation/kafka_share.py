@@ -196,6 +196,10 @@ class ModelShareConsumer:
         host, world = self.host, self.host.world
         if self.is_over:
             return
+        if host.acknowledgement_fault == "forbid":  # a group that is forbidden gives nothing, either
+            self._is_fetching = False
+            self.problems.append(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+            return
         if host.is_silent:
             asyncio.get_running_loop().call_later(1.0, self._fetch, world.now + 1.0 + FETCH_WAIT)
             return
