@@ -87,7 +87,8 @@ async def _look(settings: ClientSettings, look: Callable[[Client, list[Finding]]
     except HashstarError as error:
         findings.append(Finding.from_error(error, "url"))
     except Exception as error:  # noqa: BLE001  whatever a server answers, a check ends with its findings
-        findings.append(Finding("error", f"{type(error).__name__}: {error}", "url"))
+        text, *_ = f"{type(error).__name__}: {error}".splitlines()
+        findings.append(Finding("error", text, "url"))
     finally:
         if client is not None:
             try:
@@ -255,7 +256,8 @@ async def _ask_broker(
             return [Finding("error", text, "url")]
         if _is_refusal(code, answer.code, answer.remark or ""):
             refusal = BrokerError(answer.code, answer.remark, address)
-            return [Finding("error", f"broker {broker!r}: topic {name_of(topic)!r}: {refusal}", about)]
+            why, *_ = str(refusal).splitlines()  # below: all that a condition may have there
+            return [Finding("error", f"broker {broker!r}: topic {name_of(topic)!r}: {why}", about)]
     return []
 
 
