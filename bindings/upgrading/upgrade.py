@@ -248,7 +248,7 @@ def _transform(
     return Transformed(
         topology,
         applied,
-        compare(crossing.after, topology, deadline=Deadline(seconds), progress=progress),
+        compare(crossing.after, topology, keeps_refused=True, deadline=Deadline(seconds), progress=progress),
         tuple(_without_defaults(compare_settings(crossing.before, topology))),
         _by_severity(_brought(crossing, sightings, old, new)),
     )

@@ -42,6 +42,7 @@ def compare(
     after: Topology,
     *,
     upgraded: bool = False,
+    keeps_refused: bool = False,
     steps: int = MAX_STEPS,
     total: int = TOTAL,
     deadline: Deadline | None = None,
@@ -58,8 +59,8 @@ def compare(
     delay are compared apart. ``progress`` is called with the numbers of destinations compared and to compare. Each
     topology routes by the rules of its own profile.
 
-    Bindings that RabbitMQ refuses are left out, unless an upgrade may have kept them. If the verdict would be another
-    one with them, that is ``undecided``, too.
+    Bindings that RabbitMQ refuses are left out, unless the broker ``keeps_refused`` ones, which it has from before an
+    upgrade, as it may between two profiles. If the verdict would be another one with them, that is ``undecided``, too.
     """
     upgraded = upgraded or before.profile != after.profile
     deadline = deadline or Deadline()
@@ -74,7 +75,7 @@ def compare(
         meaning = replace(meaning, unread=find_unread(first, second))
         return add_delayed(meaning, look(make_view(first), make_view(second)))
 
-    refused = {} if upgraded else {**before.find_refused(), **after.find_refused()}
+    refused = {} if upgraded or keeps_refused else {**before.find_refused(), **after.find_refused()}
     if not refused:
         return ask(before, after)
     made = [each.with_parts(bindings=[it for it in each.bindings if it not in refused]) for each in (before, after)]
