@@ -48,6 +48,13 @@ def orders() -> Iterator[Served]:
 def show(page: Browser, served: Served, *, width: int = 1280, **fields: str) -> None:
     """Open the page with these fields in its fragment."""
     page.visit(f"{served.address}#{urlencode(fields, quote_via=quote, errors='surrogatepass')}", width=width)
+    wait(page)
+
+
+def wait(page: Browser) -> None:
+    """Wait until all that was asked is answered, and drawn; what is drawn may ask for more, frames later if busy."""
+    page.wait(READY)
+    page.settle()
     page.wait(READY)
 
 
@@ -59,7 +66,7 @@ def put(page: Browser, field: str, text: str) -> None:
       field.value = {json.dumps(text)};
       field.dispatchEvent(new Event('input'));
     }})()""")
-    page.wait(READY)
+    wait(page)
 
 
 def press(page: Browser, selector: str) -> None:
