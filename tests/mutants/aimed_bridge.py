@@ -251,15 +251,6 @@ BRIDGE: Final[list[Mutant]] = [
         ),
     ),
     *mutants_of(
-        "bridge/rocketmq/consumer/share.py",
-        "simulation/test_simulation.py",
-        (
-            "a queue whose new offset could not be committed is read from the old one on",
-            "await self._persisting.persist_all(ours)",
-            "await self._persisting.persist(ours)",
-        ),
-    ),
-    *mutants_of(
         "bridge/endpoints/rocketmq/writing.py",
         "simulation/test_simulation.py",
         (
@@ -780,6 +771,11 @@ BRIDGE: Final[list[Mutant]] = [
             "queues are unlocked before their offsets are persisted",
             "        await self._persisting.persist(group_offsets([reading]))\n        # The queue",
             "        # The queue",
+        ),
+        (
+            "a queue whose new offset could not be committed is read from the old one on",
+            "await self._persisting.persist_all(ours)",
+            "await self._persisting.persist(ours)",
         ),
     ),
     *mutants_of(

@@ -41,6 +41,7 @@ class Broker:
         self.locks: dict[int, str] = {}
         self.members: list[str] = []
         self.is_there = True
+        self.refusals = 0
         self.stored = asyncio.Event()
 
 
@@ -99,6 +100,9 @@ class Client:
                 raise BrokerError(ResponseCode.QUERY_NOT_FOUND, "none", address)
             return Command(0, {"offset": str(broker.offsets[queue])})
         if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            if broker.refusals:
+                broker.refusals -= 1
+                raise BrokerError(ResponseCode.SYSTEM_ERROR, "not now", address)
             broker.offsets[queue] = int(asked["commitOffset"])
             return Command(0)
         if code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
@@ -285,6 +289,31 @@ def test_no_pull_commits_where_a_caller_decides_what_is_committed() -> None:
             broker.ends = [9 + pulled] * QUEUES
         assert all(reading.assigned.next_offset > 9 for reading in member.share.readings.values())
         assert broker.offsets == dict.fromkeys(range(QUEUES), 1)
+        await member.leave()
+
+    run_virtually(play())
+
+
+@examples(40)
+@given(st.integers(0, 9), st.integers(0, 5), st.booleans())
+def test_a_queue_that_is_reset_is_read_from_there_on_however_often_the_broker_refuses_the_offset(
+    offset: int, refusals: int, orderly: bool
+) -> None:
+    async def play() -> None:
+        broker = Broker()
+        broker.ends = [10] * QUEUES
+        member = Member(broker, "m0", orderly)
+        await pass_time(2)
+        for _, messages in member.share.take(1_000):
+            assert all(member.share.done(message) for message in messages)
+        await member.share.persist()
+        broker.refusals = refusals
+        member.share.reset({TopicQueue("orders", "b", 1): offset})
+        await pass_time(60)
+        again = {assigned.queue.queue_id: messages for assigned, messages in member.share.take(1_000)}
+        assert {queue: [each.queue_offset for each in found] for queue, found in again.items()} == {
+            1: [*range(offset, 10)]
+        }
         await member.leave()
 
     run_virtually(play())
