@@ -17,15 +17,13 @@ from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from http.client import HTTPException
-from socket import gaierror
 from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode
 from urllib.request import Request
 
 from bindings.sources.access_token import TOKEN, check_token, read_life, read_seconds
 from bindings.sources.address import Address
-from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
 from bridge.endpoint import Disconnected
 from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table, reading_whole
 from bridge.table import Secret, Table, read_address
@@ -187,34 +185,14 @@ def _ask(grant: _Grant) -> tuple[str, float | None]:
     request = Request(grant.url, urlencode(body, errors="surrogateescape").encode(), headers, method="POST")  # noqa: S310  http and https only
     try:
         answer = read_answer(request, TOKEN_SECONDS, TOKEN_BYTES, context)
-    except TimeoutError:
-        raise grant.error(f"gives no whole answer in {TOKEN_SECONDS:g} s") from None
-    except Endless:
-        raise grant.error(f"answers with more than {TOKEN_BYTES:,} bytes: that is no token") from None
-    except (OSError, HTTPException, ValueError) as error:
-        is_certificate = isinstance(error, ssl.SSLCertVerificationError)
-        key = CA_FILE if is_certificate and grant.ca_file is not None else TOKEN_URL
-        raise grant.error(_describe(error), key) from None
+    except NoAnswer as error:
+        if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+            key = TOKEN_URL if grant.ca_file is None else CA_FILE
+            raise grant.error(f"{error}; ca_file names its authorities", key) from None
+        raise grant.error(str(error)) from None
     if answer.status != 200:
         raise _refuse(grant, answer, (secret, quoted[1], login))
     return _read_answer(grant, answer)
-
-
-def _describe(error: Exception) -> str:
-    """Return why there is no answer."""
-    if isinstance(error, ConnectionRefusedError):
-        return "cannot be reached: nothing listens there"
-    if isinstance(error, gaierror):
-        return "cannot be reached: no name server knows this host"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"has a certificate that is not trusted ({error.verify_message}); ca_file names its authorities"
-    if isinstance(error, ssl.SSLError):
-        if error.reason == "WRONG_VERSION_NUMBER":
-            return "answers TLS with plain text: is it http: and not https:?"
-        return f"ends the handshake of TLS ({error.reason})"
-    if isinstance(error, OSError):
-        return f"cannot be reached: {error.strerror or error}"
-    return "does not answer as HTTP: is this its port?"
 
 
 def _read_object(answer: HttpAnswer) -> Mapping[str, Any] | None:

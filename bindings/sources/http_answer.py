@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import threading
 import time
@@ -26,7 +27,14 @@ class HttpAnswer:
     body: bytes
 
 
-class Endless(OSError):
+class NoAnswer(Exception):
+    """Raised where there is no whole answer: what the server does instead, such as "cannot be reached: ...".
+
+    Its ``__cause__`` is the error of the socket, of TLS or of HTTP.
+    """
+
+
+class _Endless(OSError):
     """Raised for an answer with more bytes than allowed."""
 
 
@@ -35,8 +43,8 @@ def read_answer(
 ) -> HttpAnswer:
     """Return the answer to a request.
 
-    Raises TimeoutError if the answer is not complete within ``seconds``, even if its bytes keep coming; Endless if it
-    has more than ``most_bytes``; OSError, HTTPException or ValueError if there is none.
+    Raises NoAnswer if it is not complete within ``seconds``, even if its bytes keep coming, if it has more than
+    ``most_bytes``, and if there is none.
 
     A socket's timeout starts again with each byte, and the lookup of a host name has none. So another thread does the
     work, and is abandoned if it takes too long. Redirects are not followed and proxies are not used: a proxy from the
@@ -46,7 +54,31 @@ def read_answer(
     if context is not None:
         handlers.append(urllib.request.HTTPSHandler(context=context))
     opener = urllib.request.build_opener(*handlers)
-    return _run_within(seconds, lambda: _read(opener, request, seconds, most_bytes))
+    try:
+        return _run_within(seconds, lambda: _read(opener, request, seconds, most_bytes))
+    except TimeoutError as error:
+        raise NoAnswer(f"gives no whole answer in {round(seconds, 1):g} s") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoAnswer(_describe(error)) from error
+
+
+def _describe(error: Exception) -> str:
+    """Return what a server does that does not answer."""
+    if isinstance(error, _Endless):
+        return str(error)
+    if isinstance(error, ConnectionRefusedError):
+        return "cannot be reached: nothing listens there"
+    if isinstance(error, socket.gaierror):
+        return "cannot be reached: no name server knows this host"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"has a certificate that is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "answers TLS with plain text: is it http: and not https:?"
+        return f"ends the handshake of TLS ({error.reason})"
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return f"cannot be reached: {error.strerror or error}"
+    return "does not answer as HTTP: is this its port?"
 
 
 def _read(
@@ -66,7 +98,7 @@ def _read(
             pieces.append(piece)
             left -= len(piece)
             if left < 0:
-                raise Endless(f"the answer has more than {most_bytes} bytes")
+                raise _Endless(f"answers with more than {most_bytes:,} bytes")
             if time.monotonic() > until:  # the caller has given up
                 raise TimeoutError
         return HttpAnswer(answer.status, answer.reason, answer.headers, b"".join(pieces))

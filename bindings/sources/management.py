@@ -12,7 +12,6 @@ import getpass
 import http.client
 import json
 import os
-import socket
 import ssl
 import sys
 import urllib.parse
@@ -20,14 +19,13 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
-from urllib.error import URLError
 
 from bindings.sources.access_token import VARIABLE, TokenVariable, find_token
 from bindings.sources.address import Address, has_scheme, parse_address
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
 from bindings.sources.definitions.hosts import explain_no_vhost
-from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
 from exchange.entities.entities import Exchange
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
@@ -44,6 +42,14 @@ QUEUE: Final = "disable_stats=true&columns=name,vhost,exclusive"
 """What is asked of each queue."""
 MAX_LISTED_NAMES: Final = 3
 """Maximum number of exclusive queues that a message names."""
+HINTS: Final[Mapping[type[Exception], str]] = {
+    TimeoutError: "; --timeout gives it more",
+    ConnectionRefusedError: "; is it the management API's port, and is the plugin rabbitmq_management enabled?",
+    ssl.SSLCertVerificationError: "; SSL_CERT_FILE names a file of authorities",
+    ConnectionError: " The management API is usually at port 15672, AMQP at 5672",
+    http.client.HTTPException: " The management API is usually at port 15672, AMQP at 5672",
+}
+"""Why there is no answer -> what to do about it; the first that fits."""
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
 
 Ask: TypeAlias = Callable[[str, str | None], tuple[str, str]]
@@ -242,21 +248,15 @@ class Management:
         )
         try:
             answer = read_answer(request, self.seconds, ANSWER_BYTES)
-        except TimeoutError:
-            raise self._too_slow() from None
-        except Endless:
-            raise InputError(f"{self.address}: what answers is no management API: its answer does not end") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise InputError(f"{self.address}: {_describe(error)}") from None
+        except NoAnswer as error:
+            hint = next((hint for kind, hint in HINTS.items() if isinstance(error.__cause__, kind)), "")
+            raise InputError(f"{self.address} {error}{hint}") from None
         if not 200 <= answer.status < 300:
             text = f"{self.address}: {self._refusal(answer, path)}"
             raise RefusedRequest(text, answer.status, _reason(answer))
         if answer.body.lstrip()[:1] not in (b"", b"{", b"["):
             raise InputError(f"{self.address}: what answers is no management API: its answer is not JSON")
         return answer.body
-
-    def _too_slow(self) -> InputError:
-        return InputError(f"{self.address}: no whole answer in {self.seconds:g} seconds; --timeout gives it more")
 
     def _refusal(self, answer: HttpAnswer, path: str) -> str:
         if answer.status == 401:
@@ -304,18 +304,3 @@ def _reason(answer: HttpAnswer) -> str:
 
 def _without_login(url: str) -> str:
     return url.partition("?")[0].rpartition("@")[2]
-
-
-def _describe(error: Exception) -> str:
-    reason = error.reason if isinstance(error, URLError) else error
-    if isinstance(reason, ConnectionRefusedError):
-        return "nothing answers there; is it the management API's port, and is the plugin rabbitmq_management enabled?"
-    if isinstance(reason, socket.gaierror):
-        return f"there is no such host ({reason.strerror})"
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({reason.verify_message}); SSL_CERT_FILE names a file of authorities"
-    if isinstance(reason, ssl.SSLError):
-        return f"TLS failed ({reason.reason}); is it http:// and not https://?"
-    if isinstance(reason, http.client.HTTPException | ConnectionError):
-        return "the answer is not HTTP; the management API is usually at port 15672, AMQP at 5672"
-    return str(reason)

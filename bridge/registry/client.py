@@ -7,13 +7,12 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from http.client import HTTPException
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 from urllib.request import Request
 
 from bindings.sources.address import Address
-from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
 from bridge.endpoint import Disconnected
 from bridge.keys import Key
 from bridge.oauth import OAUTH, read_tokens
@@ -109,15 +108,9 @@ class RegistryClient:
         request = Request(self.server.rstrip("/") + path, headers=headers)  # noqa: S310  http and https only
         try:
             answer = read_answer(request, SCHEMA_SECONDS, SCHEMA_BYTES, context)
-        except TimeoutError:
-            raise self._error(f"gives no whole answer in {SCHEMA_SECONDS:g} s") from None
-        except Endless:
-            raise self._error(f"answers with more than {SCHEMA_BYTES:,} bytes") from None
-        except ssl.SSLCertVerificationError as error:
-            why = f"has a certificate that is not trusted ({error.verify_message})"
-            raise self._error(why, keys.URL if self.files[0] is None else keys.CA_FILE) from None
-        except (OSError, HTTPException, ValueError) as error:
-            raise self._error(f"does not answer ({error})") from None
+        except NoAnswer as error:
+            by_file = isinstance(error.__cause__, ssl.SSLCertVerificationError) and self.files[0] is not None
+            raise self._error(str(error), keys.CA_FILE if by_file else keys.URL) from None
         if answer.status == 401 and self.tokens is not None:
             self.tokens.forget(headers["Authorization"].removeprefix("Bearer "))
         return self._read(answer, kind)

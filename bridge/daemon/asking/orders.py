@@ -52,8 +52,8 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float, pipeline:
     def post(address: str) -> None:
         try:
             answer = ask(address, "POST", f"/{order}{query_for(pipeline)}", seconds)
-        except TimeoutError:
-            raise InputError(f"{address}: no answer within {seconds:g} s") from None
+        except TimeoutError as error:
+            raise InputError(str(error)) from None
         if answer.status != 202:
             raise InputError(f"{address}: {describe_refusal(answer)}")
 

@@ -6,7 +6,6 @@ others there are on the ports beside it. A process that does not answer is an er
 
 from __future__ import annotations
 
-import http.client
 import os
 import time
 import urllib.request
@@ -18,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from bindings.sources.address import parse_address
-from bindings.sources.http_answer import Endless, HttpAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.config import NO_PIPELINE, explain_no_pipeline, read_http
@@ -146,13 +145,11 @@ def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
     request = urllib.request.Request(f"{address}{path}", method=method, headers={"X-Hashstar": "1"})  # noqa: S310  WEB
     try:
         return read_answer(request, seconds, STATUS_BYTES)
-    except TimeoutError:
-        raise
-    except Endless:
-        raise InputError(f"{address}: what answers is no bridge: its answer does not end") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = "nothing answers there" if isinstance(error, ConnectionRefusedError) else f"cannot be asked: {error}"
-        raise InputError(f"{address}: {reason}; does the bridge run, and is this what http says in its file?") from None
+    except NoAnswer as error:
+        text = f"{address} {error}"
+        if isinstance(error.__cause__, TimeoutError):
+            raise TimeoutError(text) from None
+        raise InputError(f"{text}; does the bridge run, and is this what http says in its file?") from None
 
 
 def query_for(pipeline: str | None) -> str:
@@ -164,8 +161,8 @@ def read_process(address: str, seconds: float, pipeline: str | None = None) -> P
     """Return the state of a process, or of one pipeline of it. Raises InputError."""
     try:
         answer = ask(address, "GET", f"/status{query_for(pipeline)}", seconds)
-    except TimeoutError:
-        raise InputError(f"{address}: no answer within {seconds:.1f} s") from None
+    except TimeoutError as error:
+        raise InputError(str(error)) from None
     if answer.status != 200:
         raise InputError(f"{address}: {describe_refusal(answer)}")
     try:

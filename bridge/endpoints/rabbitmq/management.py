@@ -9,14 +9,13 @@ from __future__ import annotations
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 from urllib.request import Request
 
 import pika
 
-from bindings.sources.http_answer import read_answer
+from bindings.sources.http_answer import NoAnswer, read_answer
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.tokens import find_tokens
@@ -94,10 +93,8 @@ class ManagementClient:
         request = Request(self._base + path, headers=headers)  # noqa: S310  http and https only: see config
         try:
             answer = read_answer(request, CHECK_SECONDS, CHECK_BYTES, self._tls)
-        except TimeoutError:
-            raise Unknown(f"the management API at {self.url} gives no whole answer in {CHECK_SECONDS:g} s") from None
-        except (OSError, HTTPException, ValueError) as error:
-            raise Unknown(f"the management API at {self.url} does not answer ({error})") from None
+        except NoAnswer as error:
+            raise Unknown(f"the management API at {self.url} {error}") from None
         if answer.status in {401, 403}:
             who = f"user {self.user!r}" if self._tokens is None else "this access token"
             raise Unknown(f"the management API at {self.url} does not answer {who} ({answer.status})")

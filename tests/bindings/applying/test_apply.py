@@ -207,7 +207,7 @@ def test_names_are_those_that_a_broker_stores(name: str) -> None:
     [
         (["FILE"], "Missing argument 'URL'"),
         (["FILE", "nonsense"], "an address is wanted"),
-        (["FILE", "http://u:secret@127.0.0.1:1"], "nothing answers there"),
+        (["FILE", "http://u:secret@127.0.0.1:1"], "nothing listens there"),
         (["/nowhere.bindings", "http://u:secret@127.0.0.1:1"], "/nowhere.bindings: cannot be read"),
     ],
 )

@@ -165,7 +165,7 @@ def test_a_status_of_another_type_is_no_bridge() -> None:
 def test_a_server_that_does_not_answer_in_time_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert read_all([address], 0.2).errors == (f"{address}: no answer within 0.2 s",)
+        assert read_all([address], 0.2).errors == (f"{address} gives no whole answer in 0.2 s",)
         for result in (give_order([address], "pause", 0.2), reload([address], 0.2)):
             assert not result.done
         assert "not in effect after 0.2 s, and not refused" in reload([address], 0.2).text

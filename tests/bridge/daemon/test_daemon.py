@@ -219,7 +219,7 @@ def test_commands_ask_a_bridge_that_runs(tmp_path: Path, capsys: pytest.CaptureF
     for command in ("status", "pause", "drain", "resume", "reload"):
         code, out, error = run_command(capsys, command, str(path), "--wait", "5s")
         assert (code, out) == (2, "")
-        assert f"http://127.0.0.1:{port}: nothing answers there; does the bridge run" in error
+        assert f"http://127.0.0.1:{port} cannot be reached: nothing listens there; does the bridge run" in error
     with running(path) as bridge:
         wait_until(lambda: bridge.status()["sources"][0]["messages"] == 300 and not bridge.status()["unsettled"])
         code, out, _ = run_command(capsys, "status", str(path))

@@ -30,7 +30,7 @@ def test_an_answer_without_an_end_ends_with_the_size_limit(monkeypatch: pytest.M
     monkeypatch.setattr(management, "CHECK_BYTES", 1 << 20)
     with (
         Dripping((HEAD + b"\r\n[", b" " * (1 << 16)), 0) as server,
-        pytest.raises(Unknown, match="the answer has more than 1048576 bytes"),
+        pytest.raises(Unknown, match="answers with more than 1,048,576 bytes"),
     ):
         asyncio.run(ManagementClient(BROKER, f"http://{server.address}").queue("q"))
 
