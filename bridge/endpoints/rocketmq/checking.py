@@ -256,8 +256,7 @@ async def _ask_broker(
             return [Finding("error", text, "url")]
         if _is_refusal(code, answer.code, answer.remark or ""):
             refusal = BrokerError(answer.code, answer.remark, address)
-            why, *_ = str(refusal).splitlines()  # below: all that a condition may have there
-            return [Finding("error", f"broker {broker!r}: topic {name_of(topic)!r}: {why}", about)]
+            return [Finding("error", f"broker {broker!r}: topic {name_of(topic)!r}: {refusal}", about)]
     return []
 
 

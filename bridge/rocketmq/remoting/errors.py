@@ -44,7 +44,10 @@ class CommandError(RemotingError):
 
 
 class BrokerError(RemotingError):
-    """A server refused a request (`MQBrokerException`); ``code`` is one of `ResponseCode`."""
+    """A server refused a request (`MQBrokerException`); ``code`` is one of `ResponseCode`.
+
+    The text has the first line of the server's remark: below, a refused condition has all that could stand there.
+    """
 
     exception = "MQBrokerException"
 
@@ -53,7 +56,8 @@ class BrokerError(RemotingError):
         self.remark = remark or ""
         self.address = address
         where = f"{address}: " if address else ""
-        super().__init__(f"{where}{find_response_name(code)} ({code}){': ' if remark else ''}{self.remark}")
+        why = next(iter(self.remark.splitlines()), "")
+        super().__init__(f"{where}{find_response_name(code)} ({code}){': ' if why else ''}{why}")
 
 
 class ClientError(RemotingError):

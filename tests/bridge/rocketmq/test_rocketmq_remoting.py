@@ -180,6 +180,9 @@ def test_errors_are_those_that_java_s_producer_knows() -> None:
 def test_a_broker_s_refusal_has_the_name_of_its_code() -> None:
     assert str(BrokerError(17, "no topic x", "127.0.0.1:10911")) == "127.0.0.1:10911: TOPIC_NOT_EXIST (17): no topic x"
     assert str(BrokerError(9999, None)) == "9999 (9999)"
+    several = BrokerError(23, "cannot be parsed\nwas expecting one of:\n  ...", "b:1")
+    assert str(several) == "b:1: SUBSCRIPTION_PARSE_FAILED (23): cannot be parsed"
+    assert several.remark.endswith("...")
     assert find_response_name(RequestCode.SEND_MESSAGE_V2) == "310"
 
 
