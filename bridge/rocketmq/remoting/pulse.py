@@ -106,6 +106,12 @@ class Pulse:
         heard = self._heard.get(address, self._since)
         return max(heard, self._since, self._since if channel is None else channel.heard_at)
 
+    def _answers(self, address: str, now: float) -> bool:
+        """Return whether a sign of life came lately; a connection alone is none, nor that this process was stopped."""
+        channel = self._client.open_channel(address)
+        heard = [self._heard.get(address), channel.heard_at if channel is not None and channel.has_heard else None]
+        return any(at is not None and now - at < QUIET for at in heard)
+
     async def _watch(self) -> None:
         while True:
             now = self._loop.time()
@@ -128,7 +134,7 @@ class Pulse:
         if self._replicas:
             now = self._loop.time()
             for name, watched in self._watched.items():
-                alive = any(now - self._heard_from(address) < QUIET for address in watched.addresses)
+                alive = any(self._answers(address, now) for address in watched.addresses)
                 if name not in to_watch and not alive:
                     to_watch[name] = watched
         return to_watch
