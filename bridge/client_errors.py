@@ -143,8 +143,9 @@ def explain(text: str) -> str:
     text = NUMBER.sub("", text)
     if any(meaning.words in text for meaning in MEANINGS):
         return text
-    if words is not None and words != DESCRIPTORS and not _has_descriptors():
-        words = DESCRIPTORS  # without one, no file of names can be read, and no socket opened
+    if words != DESCRIPTORS and not _has_descriptors():
+        # Without one, no file of names can be read, and no socket opened, and a resolver says anything then.
+        words = DESCRIPTORS
     return text if words is None else f"{text}; {words}"
 
 
