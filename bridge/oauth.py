@@ -23,7 +23,7 @@ from urllib.request import Request
 
 from bindings.sources.access_token import TOKEN, check_token, read_life, read_seconds
 from bindings.sources.address import Address
-from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, HttpFailure, read_answer
 from bridge.endpoint import Disconnected
 from bridge.keys import FILE, MAYBE_TEXT, SECRET, Key, Keys, accept_choice, accept_matching, accept_table, reading_whole
 from bridge.table import Secret, Table, read_address
@@ -185,7 +185,7 @@ def _ask(grant: _Grant) -> tuple[str, float | None]:
     request = Request(grant.url, urlencode(body, errors="surrogateescape").encode(), headers, method="POST")  # noqa: S310  http and https only
     try:
         answer = read_answer(request, TOKEN_SECONDS, TOKEN_BYTES, context)
-    except NoAnswer as error:
+    except HttpFailure as error:
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             key = TOKEN_URL if grant.ca_file is None else CA_FILE
             raise grant.error(f"{error}; ca_file names its authorities", key) from None

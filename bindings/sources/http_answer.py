@@ -27,7 +27,7 @@ class HttpAnswer:
     body: bytes
 
 
-class NoAnswer(Exception):
+class HttpFailure(Exception):
     """Raised where there is no whole answer: what the server does instead, such as "cannot be reached: ...".
 
     Its ``__cause__`` is the error of the socket, of TLS or of HTTP.
@@ -43,7 +43,7 @@ def read_answer(
 ) -> HttpAnswer:
     """Return the answer to a request.
 
-    Raises NoAnswer if it is not complete within ``seconds``, even if its bytes keep coming, if it has more than
+    Raises HttpFailure if it is not complete within ``seconds``, even if its bytes keep coming, if it has more than
     ``most_bytes``, and if there is none.
 
     A socket's timeout starts again with each byte, and the lookup of a host name has none. So another thread does the
@@ -57,9 +57,9 @@ def read_answer(
     try:
         return _run_within(seconds, lambda: _read(opener, request, seconds, most_bytes))
     except TimeoutError as error:
-        raise NoAnswer(f"gives no whole answer in {round(seconds, 1):g} s") from error
+        raise HttpFailure(f"gives no whole answer in {round(seconds, 1):g} s") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoAnswer(_describe(error)) from error
+        raise HttpFailure(_describe(error)) from error
 
 
 def _describe(error: Exception) -> str:

@@ -25,7 +25,7 @@ from bindings.sources.address import Address, has_scheme, parse_address
 from bindings.sources.definitions import Definitions
 from bindings.sources.definitions.entries import read_section
 from bindings.sources.definitions.hosts import explain_no_vhost
-from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, HttpFailure, read_answer
 from exchange.entities.entities import Exchange
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
@@ -248,9 +248,9 @@ class Management:
         )
         try:
             answer = read_answer(request, self.seconds, ANSWER_BYTES)
-        except NoAnswer as error:
+        except HttpFailure as error:
             hint = next((hint for kind, hint in HINTS.items() if isinstance(error.__cause__, kind)), "")
-            raise InputError(f"{self.address} {error}{hint}") from None
+            raise InputError(f"{self.address}: it {error}{hint}") from None
         if not 200 <= answer.status < 300:
             text = f"{self.address}: {self._refusal(answer, path)}"
             raise RefusedRequest(text, answer.status, _reason(answer))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from urllib.request import Request
 
 from bindings.sources.address import Address
-from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, HttpFailure, read_answer
 from bridge.endpoint import Disconnected
 from bridge.keys import Key
 from bridge.oauth import OAUTH, read_tokens
@@ -108,7 +108,7 @@ class RegistryClient:
         request = Request(self.server.rstrip("/") + path, headers=headers)  # noqa: S310  http and https only
         try:
             answer = read_answer(request, SCHEMA_SECONDS, SCHEMA_BYTES, context)
-        except NoAnswer as error:
+        except HttpFailure as error:
             by_file = isinstance(error.__cause__, ssl.SSLCertVerificationError) and self.files[0] is not None
             raise self._error(str(error), keys.CA_FILE if by_file else keys.URL) from None
         if answer.status == 401 and self.tokens is not None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from bindings.sources.address import parse_address
-from bindings.sources.http_answer import HttpAnswer, NoAnswer, read_answer
+from bindings.sources.http_answer import HttpAnswer, HttpFailure, read_answer
 from bindings.sources.toml_file import read_toml
 from bridge.daemon import keys
 from bridge.daemon.config import NO_PIPELINE, explain_no_pipeline, read_http
@@ -145,7 +145,7 @@ def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
     request = urllib.request.Request(f"{address}{path}", method=method, headers={"X-Hashstar": "1"})  # noqa: S310  WEB
     try:
         return read_answer(request, seconds, STATUS_BYTES)
-    except NoAnswer as error:
+    except HttpFailure as error:
         text = f"{address} {error}"
         if isinstance(error.__cause__, TimeoutError):
             raise TimeoutError(text) from None

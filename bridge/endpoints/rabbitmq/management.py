@@ -15,7 +15,7 @@ from urllib.request import Request
 
 import pika
 
-from bindings.sources.http_answer import NoAnswer, read_answer
+from bindings.sources.http_answer import HttpFailure, read_answer
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq.tokens import find_tokens
@@ -93,7 +93,7 @@ class ManagementClient:
         request = Request(self._base + path, headers=headers)  # noqa: S310  http and https only: see config
         try:
             answer = read_answer(request, CHECK_SECONDS, CHECK_BYTES, self._tls)
-        except NoAnswer as error:
+        except HttpFailure as error:
             raise Unknown(f"the management API at {self.url} {error}") from None
         if answer.status in {401, 403}:
             who = f"user {self.user!r}" if self._tokens is None else "this access token"

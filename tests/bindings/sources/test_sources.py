@@ -249,7 +249,7 @@ def test_a_password_is_shown_nowhere() -> None:
     with pytest.raises(InputError) as caught:
         management.definitions()
     assert "s3cret" not in str(caught.value)
-    assert str(caught.value).startswith("http://127.0.0.1:1 cannot be reached: nothing listens there; is it")
+    assert str(caught.value).startswith("http://127.0.0.1:1: it cannot be reached: nothing listens there; is it")
 
 
 @pytest.mark.parametrize(
