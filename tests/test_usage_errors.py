@@ -48,6 +48,8 @@ MISUSED: Final = {
     f"{DEAD} {LOG} --undo": "--undo is for queues of RabbitMQ",
     f"{DEAD} {LOG} --replay queue": "of a topic needs --target amqp://",
     f"{DEAD} {LOG} --replay topic --target rocketmq://h": "--replay topic writes to the system of SOURCE",
+    "dead in --login f": "--login is for kafka:// and rocketmq:// as SOURCE; RabbitMQ's login has variables",
+    f"dead kafka://h/t {LOG} --replay topic --target-login f": "--target-login is for kafka:// and rocketmq://",
     "dead kafka://h": "not a topic: write kafka://HOST:PORT/TOPIC",
     "dead in --where =": "this is not expected here",
     "diff a b --from 4.0 --profile 4.1": "--from and --to compare A and B, without --profile and --against",

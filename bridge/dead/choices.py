@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from bridge.dead.held import Chooser, Chosen
@@ -31,6 +32,8 @@ class Order:
     to: To = "queue"
     target: str = ""
     """Where it is published, if that is another broker or cluster."""
+    login: Path | None = None
+    """The file that has how to log in where it is published."""
     where: Selector | None = None
     edit: Edit | None = None
     """Returns the message to publish in place of one; None: it stays a dead letter."""

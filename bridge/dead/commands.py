@@ -40,6 +40,7 @@ LOOKED_AT: Final = 10_000
 """Maximum number of messages of a broker that are looked at by default."""
 SHOWN: Final = 4
 """Maximum number of topics that a question names."""
+LOGIN: Final = click.Path(dir_okay=False, path_type=Path)
 SCHEMES: Final = {
     "amqp": "amqp://USER@HOST:PORT/VHOST", "amqps": "amqps://USER@HOST:PORT/VHOST",
     "kafka": "kafka://HOST:PORT/TOPIC", "rocketmq": "rocketmq://HOST:PORT/TOPIC",
@@ -64,6 +65,9 @@ SCHEMES: Final = {
               "to the queue or topic where each died first, or to its exchange.")  # fmt: skip
 @click.option("--target", metavar="URL", help="Broker or cluster to publish to: amqp://, kafka://, rocketmq://.  "
               "[default: the one of SOURCE]")  # fmt: skip
+@click.option("--login", type=LOGIN, metavar="FILE", help="File with how to log in to Kafka or RocketMQ: the keys of a "
+              "bridge's endpoint there, such as password, tls, oauth.")  # fmt: skip
+@click.option("--target-login", type=LOGIN, metavar="FILE", help="The same for --target.  [default: the address alone]")
 @click.option("--dry-run", is_flag=True, help="Show what --replay would publish, and to what; publish nothing.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages a "
               "second that are published.  [default: no limit]")  # fmt: skip
@@ -91,6 +95,8 @@ def dead_command(
     allow_counted: bool,
     to: Literal["queue", "exchange", "topic"] | None,
     target: str | None,
+    login: Path | None,
+    target_login: Path | None,
     dry_run: bool,
     rate: float | None,
     edit: str | None,
@@ -121,6 +127,8 @@ def dead_command(
         _check_options(to, rate, edit, ledger, undo=undo, dry_run=dry_run, target=target)
         if moves:
             _check_ways(source, to, target, undo=undo)
+        _check_login("--login", login, "SOURCE", source)
+        _check_login("--target-login", target_login, "--target", target)
         url, topic = _read_topic(source) if is_broker and not is_amqp else ("", "")
         selector = None if where is None else Selector.parse(where)
     with exit_on_error("audit"):
@@ -132,7 +140,7 @@ def dead_command(
 
         judge = None if topology is None else Judge(load(topology, vhost, profile))
         grouping = Grouping(judge, selector)
-        log = _make_log(url, topic) if topic else None
+        log = _make_log(url, topic, login) if topic else None
         bounds = Bounds(limit or (LOOKED_AT if is_broker else None), wait)
         with show_progress("reading") as step:
             if is_amqp:
@@ -149,7 +157,7 @@ def dead_command(
             function: Any = None if edit is None else import_object(edit)
             order = Order(
                 source if log is None else log.url, queue or "", limit or LOOKED_AT, to or "queue", target or "",
-                selector, function, rate,
+                login if target is None else target_login, selector, function, rate,
             )  # fmt: skip
             check = None if allow_counted else management or ""
             if log is not None or dry_run:
@@ -197,6 +205,12 @@ def _check_ways(source: str, to: str | None, target: str | None, *, undo: bool) 
             raise InputError(f"--replay {to} of a topic needs --target {SCHEMES['amqp']}")
     elif target is not None and not has_scheme(target, (source.partition("://")[0].lower(),)):
         raise InputError("--replay topic writes to the system of SOURCE: --target names another cluster of it")
+
+
+def _check_login(option: str, login: Path | None, place: str, url: str | None) -> None:
+    """Raise InputError for a file with a login that nothing logs in with."""
+    if login is not None and (url is None or not has_scheme(url, ("kafka", "rocketmq"))):
+        raise InputError(f"{option} is for kafka:// and rocketmq:// as {place}; RabbitMQ's login has variables")
 
 
 def _move(order: Order, path: Path, report: DeadReport, management: str | None, *, undo: bool, yes: bool) -> Replay:
@@ -296,11 +310,11 @@ def _read_topic(url: str) -> tuple[str, str]:
     return f"{address.scheme}://{address.login}{address.hosts}", topic
 
 
-def _make_log(url: str, topic: str) -> Log:
+def _make_log(url: str, topic: str, login: Path | None) -> Log:
     with exit_on_error(url.partition("://")[0]):
-        from bridge.dead.logs.systems import make_log
+        from bridge.dead.logs.systems import Cluster, make_log
 
-        return make_log(url, topic)
+        return make_log(Cluster(url, login), topic)
 
 
 def _read_log(log: Log, bounds: Bounds, grouping: Grouping) -> Read:

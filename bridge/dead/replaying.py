@@ -32,7 +32,7 @@ from bridge.dead.letters import LetterSource
 from bridge.dead.logs.choices import FromLog, describe_missing
 from bridge.dead.logs.log import Log
 from bridge.dead.logs.source import LogSource
-from bridge.dead.logs.systems import find_missing, make_target
+from bridge.dead.logs.systems import Cluster, find_missing, make_target
 from bridge.dead.publishing import ALL, BrokerTarget, NotedTarget
 from bridge.endpoint import EndOfStream, Outgoing, Receiver, Target
 from bridge.pump.policy import Policy
@@ -90,9 +90,13 @@ async def plan(order: Order, ledger: Ledger, log: Log | None = None) -> Outcome:
     outcome.left.update(source.left.values())
     if isinstance(source, LogSource):
         outcome.unread = source.unread
-    for topic in await find_missing(order.target or order.url, outcome.topics):
+    for topic in await find_missing(_goal_of(order), outcome.topics):
         outcome.left[describe_missing(topic)] += outcome.goes.pop(("topic", topic))
     return outcome
+
+
+def _goal_of(order: Order) -> Cluster:
+    return Cluster(order.target or order.url, order.login)
 
 
 async def replay(
@@ -106,12 +110,12 @@ async def replay(
     if log is None:
         again = Again(order, ledger, outcome)
         held = HeldQueue(order.url, order.queue, order.limit, again)
-        is_settled = await _move(order, held, BrokerTarget(order.target or order.url), again, outcome, user)
+        is_settled = await _move(order, held, BrokerTarget(order.url), again, outcome, user)
     else:
         picker = FromLog(order, ledger, outcome, topics)
         source = LogSource(log, order.limit, picker)
-        url = order.target or order.url
-        target = make_target(url, topics, source.goals) if order.to == "topic" else BrokerTarget(url)
+        goal = _goal_of(order)
+        target = make_target(goal, topics, source.goals) if order.to == "topic" else BrokerTarget(goal.url)
         is_settled = await _move(order, source, target, picker, outcome, user)
         outcome.unread = source.unread
     if is_settled:

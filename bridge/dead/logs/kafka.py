@@ -6,6 +6,7 @@ read on when they have caught up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -13,10 +14,10 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.dead.logs.log import Letter, Log, LogLane, to_disconnected
-from bridge.endpoints.kafka.cluster.addresses import read_settings
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_metadata
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, Reasons
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.consumer.topic_ids import Asker
 from bridge.interop import Record
@@ -42,9 +43,9 @@ OURS: Final[dict[str, Any]] = {
 class TopicLog(Log):
     """A topic of Kafka."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str, topic: str, settings: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__(url, topic)
-        self._settings: Final = read_settings(url)
+        self._settings: Final = settings
         self._topic_id: str | None = None
         self._consumer: Consumer | None = None
         self._calls: Calls | None = None
@@ -57,7 +58,7 @@ class TopicLog(Log):
         return await self._calls.call(self._connect)
 
     def _connect(self) -> list[LogLane]:
-        settings = {**OURS, **self._settings()}
+        settings = {**OURS, **prepare_login(self._settings())}
         reasons = Reasons(settings)
         consumer = self._consumer = Consumer({**settings, "error_cb": reasons.note_error}, logger=reasons)
         asker = Asker(settings)

@@ -10,9 +10,10 @@ from confluent_kafka import KafkaException
 from bridge.aside import call_aside
 from bridge.dead.logs.origins import Goal
 from bridge.endpoint import Outgoing
-from bridge.endpoints.kafka.cluster.addresses import read_settings
+from bridge.endpoints.kafka.cluster.addresses import Settings, read_current_settings
 from bridge.endpoints.kafka.cluster.asking import look_at_topics
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, Reasons
+from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import KafkaTopic
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.writer import RecordWriter
@@ -23,8 +24,8 @@ from bridge.interop import Record
 class GoalTarget(KafkaTarget):
     """Topics of Kafka, to which goals are written as they are; ``goals`` maps their digests to them."""
 
-    def __init__(self, url: str, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
-        super().__init__("the cluster", read_settings(url), {topic: TopicDestination(topic) for topic in topics})
+    def __init__(self, settings: Settings, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
+        super().__init__("the cluster", settings, {topic: TopicDestination(topic) for topic in topics})
         self._goals: Final = goals
 
     def make_writer(self, topics: Mapping[str, KafkaTopic]) -> RecordWriter:
@@ -47,9 +48,10 @@ class _GoalRecords(RecordWriter):
         return record, partition
 
 
-async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
+async def find_missing(given: Settings, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises InputError, Disconnected."""
-    settings = {**CONNECTING, **read_settings(url)(), "group.id": "hashstar-dead"}
+    login = await call_aside(prepare_login, read_current_settings(given))
+    settings = {**CONNECTING, **login, "group.id": "hashstar-dead"}
     reasons = Reasons(settings)
     try:
         metadata = await look_at_topics(settings, reasons)

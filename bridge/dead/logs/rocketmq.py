@@ -6,12 +6,11 @@ from typing import Final
 
 from bridge.dead.logs.log import FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
 from bridge.endpoint import validate_time
-from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.lane import read_stored
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
 from bridge.rocketmq.consumer.subscription import Subscription
-from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from exchange.errors import InputError
@@ -25,9 +24,9 @@ PULLED: Final = 32
 class TopicLog(Log):
     """All queues of a topic at all brokers."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str, topic: str, settings: ClientSettings) -> None:
         super().__init__(url, topic)
-        self._settings: Final = read_settings(url)
+        self._settings: Final = settings
         self._everything: Final = Subscription.to_tags(topic)
         self._client: Client | None = None
 

@@ -7,11 +7,10 @@ from typing import Any, Final, cast
 
 from bridge.dead.logs.origins import Goal
 from bridge.endpoint import Outgoing
-from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.placing import MessageWriter
 from bridge.endpoints.rocketmq.target import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination
-from bridge.rocketmq.remoting.client import Client
+from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError
 from bridge.rocketmq.remoting.message import RocketMessage
@@ -21,8 +20,8 @@ from exchange.partition.clients.rocketmq.queues import MessageQueue
 class GoalTarget(RocketmqTarget):
     """Topics of RocketMQ, to which goals are written as they are; ``goals`` maps their digests to them."""
 
-    def __init__(self, url: str, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
-        super().__init__("the cluster", read_settings(url), {topic: TopicDestination(topic) for topic in topics})
+    def __init__(self, settings: ClientSettings, topics: Iterable[str], goals: Mapping[str, Goal]) -> None:
+        super().__init__("the cluster", settings, {topic: TopicDestination(topic) for topic in topics})
         self._goals: Final = goals
 
     def make_writer(self, client_id: str) -> MessageWriter:
@@ -42,10 +41,10 @@ class _GoalMessages(MessageWriter):
         return message, queue or spread.queues[self._turns.place(outgoing, spread.topic, spread.partitions)]
 
 
-async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
+async def find_missing(settings: ClientSettings, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises RemotingError."""
     missing = []
-    async with Client(read_settings(url)) as client:
+    async with Client(settings) as client:
         for topic in topics:
             try:
                 await client.route(topic)

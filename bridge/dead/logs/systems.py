@@ -1,12 +1,18 @@
-"""Kafka and RocketMQ, by the scheme of an address: each needs its own packages, which are imported for it alone."""
+"""Kafka and RocketMQ, by the scheme of an address: each needs its own packages, which are imported for it alone.
+
+How to log in to a cluster, where its address does not say all, is in a file with the keys of a bridge's endpoint.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bindings.sources.address import has_scheme
+from bindings.sources.toml_file import read_toml
+from bridge.table import Table
 
 if TYPE_CHECKING:
     from bridge.dead.logs.log import Log
@@ -14,24 +20,48 @@ if TYPE_CHECKING:
     from bridge.endpoint import Target
 
 
-def _import(url: str, part: str = "") -> Any:
-    system = "kafka" if has_scheme(url, ("kafka",)) else "rocketmq"
-    return import_module(f"bridge.dead.logs.{system}{part}")
+class Cluster(NamedTuple):
+    """A cluster of Kafka or RocketMQ, or a broker of RabbitMQ."""
+
+    url: str
+    """Its address, without a topic."""
+    login: Path | None = None
+    """A file with the keys that a bridge's endpoints there log in with; None: the address says all."""
+
+    def read_settings(self) -> Any:
+        """Return what clients of its system are made with. Raises InputError."""
+        system = f"bridge.endpoints.{self._system}"
+        read = import_module(f"{system}.{'cluster.' if self._system == 'kafka' else ''}addresses").read_settings
+        if self.login is None:
+            return read(self.url)
+        table = Table(read_toml(self.login), str(self.login))
+        table.check_keys(import_module(f"{system}.keys").CLUSTER.names)
+        return read(self.url, table)
+
+    @property
+    def _system(self) -> str:
+        return "kafka" if has_scheme(self.url, ("kafka",)) else "rocketmq"
+
+    def load(self, part: str = "") -> Any:
+        """Return the module of its system."""
+        return import_module(f"bridge.dead.logs.{self._system}{part}")
 
 
-def make_log(url: str, topic: str) -> Log:
-    """Return the log of a topic; ``url`` names its cluster alone. Raises InputError."""
-    log: Log = _import(url).TopicLog(url, topic)
+def make_log(cluster: Cluster, topic: str) -> Log:
+    """Return the log of a topic. Raises InputError."""
+    log: Log = cluster.load().TopicLog(cluster.url, topic, cluster.read_settings())
     return log
 
 
-def make_target(url: str, topics: Iterable[str], goals: Mapping[str, Goal]) -> Target:
+def make_target(cluster: Cluster, topics: Iterable[str], goals: Mapping[str, Goal]) -> Target:
     """Return the target that writes goals to topics; ``goals`` maps their digests to them. Raises InputError."""
-    target: Target = _import(url, "_target").GoalTarget(url, topics, goals)
+    target: Target = cluster.load("_target").GoalTarget(cluster.read_settings(), topics, goals)
     return target
 
 
-async def find_missing(url: str, topics: Sequence[str]) -> list[str]:
+async def find_missing(cluster: Cluster, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises InputError, Disconnected, RemotingError."""
-    missing: list[str] = await _import(url, "_target").find_missing(url, topics) if topics else []
+    if not topics:
+        return []
+    missing: list[str] = await cluster.load("_target").find_missing(cluster.read_settings(), topics)
     return missing

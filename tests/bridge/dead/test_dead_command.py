@@ -93,6 +93,10 @@ def test_a_page_shows_hostile_names_as_text(archive: Path) -> None:
 
 
 def test_wrong_sources_and_options_are_errors_with_a_way_out(archive: Path) -> None:
+    login = archive.parent / "login.toml"
+    login.write_text('user = "ann"\ntopic = "t"\n')
+    named = archive.parent / "named.toml"
+    named.write_text('user = "ann"\n')
     for arguments, words in (
         (("amqp://h",), "--queue is for amqp://, and needed there"),
         ((archive, "--queue", "q"), "--queue is for amqp://"),
@@ -117,6 +121,10 @@ def test_wrong_sources_and_options_are_errors_with_a_way_out(archive: Path) -> N
             "--replay topic and --target are for topics",
         ),
         ((archive, "-t", archive.parent / "gone.bindings"), "gone.bindings"),
+        (("kafka://h/t", "--login", archive.parent / "gone.toml"), "gone.toml: cannot be read"),
+        (("kafka://h/t", "--login", login), "login.toml:2: topic: is not known here"),
+        (("rocketmq://h/t", "--login", login), "login.toml:1: user: is not known here; known: access_key"),
+        (("kafka://ann:x@h/t", "--login", named), "user: is given twice, here and in url"),
     ):
         assert words in run(*arguments, code=2).stderr, arguments
 

@@ -58,7 +58,7 @@ class Read(TopicLog):
     """Reads such a client in place of librdkafka's."""
 
     def __init__(self, client: Client, ends: list[int]) -> None:
-        super().__init__("kafka://127.0.0.1:1", "dead")
+        super().__init__("kafka://127.0.0.1:1", "dead", dict)
         self._client, self._ends = client, ends
 
     async def connect(self) -> list[LogLane]:
