@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, to_disconnected
-from bridge.interop import find_headers_for_property
+from bridge.interop.filtering import Filter
 from bridge.pump.dead_letters import DeadLetterLimit
 from bridge.pump.keys import SELECTOR, TAGS
 from bridge.pump.outlet import Outlet
@@ -38,7 +38,7 @@ from bridge.pump.replies import Servers
 from bridge.pump.window import Admission, Window
 from bridge.table import Table
 from exchange.errors import HashstarError
-from exchange.selector import Selector, SelectorFailure, Tags, properties_of
+from exchange.selector import Selector, Tags
 from exchange.values.message import Message, assemble_message
 
 LOG: Final = logging.getLogger(__name__)
@@ -51,37 +51,6 @@ SOON: Final = 0.05
 
 LOOK: Final = 0.25
 """Seconds between checks of what an inlet waits for, such as whether the open source has lost its connection."""
-
-
-NO_MATCH: Final = "no match"
-FAILS: Final = "fails"
-"""The selector cannot be evaluated for the message, such as ``price > 10`` for the price ``9.99``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """RocketMQ's SQL92 selector, tags, or both, which must both match, for messages of every system.
-
-    `exchange.selector.amqp` defines what they read. A message that does not match is counted and settled.
-    """
-
-    selector: Selector | None = None
-    tags: Tags | None = None
-
-    def objection(self, message: Message) -> str | None:
-        """Return why the message does not match: ``NO_MATCH``, or ``FAILS`` and the comparison; None if it matches.
-
-        Raises HashstarError for headers that cannot be read.
-        """
-        if self.tags is not None and not self.tags(properties_of(message, self.tags.names, find_headers_for_property)):
-            return NO_MATCH
-        if self.selector is None:
-            return None
-        try:
-            matches = self.selector.evaluate(properties_of(message, self.selector.names, find_headers_for_property))
-        except SelectorFailure as failure:
-            return f"{FAILS}: {self.selector.text[slice(*failure.span)]}"
-        return None if matches else NO_MATCH
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ import pytest
 from bridge.endpoint import Place
 from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.endpoints.memory import MemorySource, MemoryTarget
-from bridge.pump.inlet import Filter
+from bridge.interop.filtering import Filter
 from bridge.pump.pump import Inlet
 from exchange import Binding, Exchange, Queue, Topology
 from exchange.topology.reach import find_reachable_queues

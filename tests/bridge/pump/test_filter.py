@@ -20,7 +20,7 @@ from bridge.daemon.telemetry.metrics import Metrics
 from bridge.endpoint import Delivery
 from bridge.endpoints.memory import MemorySource, MemoryTarget
 from bridge.interop import convert_from_rocketmq, find_headers_for_property, to_rocketmq
-from bridge.pump.inlet import Filter
+from bridge.interop.filtering import Filter
 from bridge.pump.policy import Backoff, Policy
 from bridge.pump.pump import Inlet, Pump
 from bridge.rocketmq.remoting.message import StoredMessage
