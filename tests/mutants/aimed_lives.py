@@ -186,6 +186,16 @@ LIVES: Final[list[Mutant]] = [
             "            pending.copies = copies\n",
             "            pending.copies = 1\n",
         ),
+        (
+            "what a filter rejects is never done",
+            "delivery, objection)\n                    inlet.window.finish_copy(pending)\n",
+            "delivery, objection)\n",
+        ),
+        (
+            "what a filter rejects goes on",
+            "                    self._events.filtered(inlet.source.name, delivery, objection)\n",
+            "                    raise HashstarError(objection)\n",
+        ),
     ),
     *mutants_of(
         "bridge/pump/dead_letters.py",

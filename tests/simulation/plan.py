@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
+from bridge.interop.filtering import Filter
 from bridge.pump.policy import Backoff, Policy, Unroutable
 from exchange import Binding, Exchange, Queue, Topology
+from exchange.selector import Selector
 
 TARGETS: Final = ("all", "odd", "dead")
 """Targets: two queues of the topology, and the dead letters."""
@@ -71,8 +73,11 @@ TRANSACTIONAL: Final = ("transactional", "partly")
 """Kinds of targets of Kafka's sources that have transactions: for both queues, or for ``all`` alone."""
 OF_BRIDGE: Final = ("kill", "stop", "pause", "resume", "drain", "reload", "reload", "reload", "reload")
 
-ODD: Final = ("refused", "refused", "unroutable", "raises")
-"""What may be wrong with a message: a target refuses it for good, no queue gets it, sending it raises."""
+ODD: Final = ("refused", "refused", "unroutable", "raises", "filtered")
+"""What may be odd about a message: a target refuses it for good, no queue gets it, sending it raises, its source's
+filter rejects it."""
+FILTER: Final = Filter(Selector.parse("NOT (routing_key STARTSWITH 'f.')"))
+"""The filter of all sources."""
 
 SECONDS: Final = (0.0, 0.02, 0.3, 2.0, 15.0, 90.0)
 """How long faults last, in seconds."""

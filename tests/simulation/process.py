@@ -22,7 +22,7 @@ from bridge.endpoint import BridgeLayout
 from bridge.pump.pump import Inlet, Pump
 from exchange.errors import InputError
 from tests.simulation.judge import Judge
-from tests.simulation.plan import TARGETS, File, Plan
+from tests.simulation.plan import FILTER, TARGETS, File, Plan
 from tests.simulation.sources import Client
 from tests.simulation.systems import Systems
 from tests.simulation.watch import WatchedSource, WatchedTarget
@@ -137,7 +137,7 @@ class Process:
         judge = Judge(self.world, rules)
         self._judges.append(judge)
         clients = [self.systems.make_source(f"{rules.sources[at]}-{at}") for at in sources]
-        inlets = [Inlet(WatchedSource(each, judge), "in") for each in clients]
+        inlets = [Inlet(WatchedSource(each, judge), "in", filter=FILTER) for each in clients]
         names = dict.fromkeys(map(rules.target_of, TARGETS))
         targets = {each: WatchedTarget(self.systems.make_target(each), judge) for each in names}
         of_queues = {each: targets[rules.target_of(each)] for each in ("all", "odd")}

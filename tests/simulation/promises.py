@@ -17,6 +17,7 @@ PROMISES: Final = {
     "one fate": "no dead letter is made of a message that its target has and may still confirm",
     "max_dead_letters": "beyond ten, at most the share of the messages for a queue become dead letters",
     "no early delivery": "a source is opened only while its targets are open and owe it no answer",
+    "filter": "a message that its source's filter rejects is settled, with its lane, and goes nowhere",
     "window": "no more messages, or bytes, than the window are read and not settled",
     "pause": "a paused or drained bridge reads nothing, and opens nothing to read",
     "reload": "a reload is refused and changes nothing, or what the file says is what runs, and what it leaves runs on",

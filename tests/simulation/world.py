@@ -72,8 +72,10 @@ class World:
 
     def key_of(self, number: int) -> str:
         """Return the routing key of a message."""
-        lost = self.odd.get(number) == "unroutable" and (self.plan.dead_letters or self.plan.drop)
-        return f"{'x' if lost else 'k'}.{number // len(self.plan.sources) % self.plan.keys}"
+        what = self.odd.get(number)
+        lost = what == "unroutable" and (self.plan.dead_letters or self.plan.drop)
+        word = "x" if lost else "f" if what == "filtered" else "k"
+        return f"{word}.{number // len(self.plan.sources) % self.plan.keys}"
 
     def source_of(self, number: int) -> str:
         """Return the source that a message is published to."""
@@ -87,11 +89,13 @@ class World:
     def queues_of(self, number: int) -> Sequence[str]:
         """Return the queues that a message reaches."""
         key = self.key_of(number)
-        return () if key.startswith("x") else ("all", "odd") if key == "k.1" else ("all",)
+        return () if key.startswith(("x", "f")) else ("all", "odd") if key == "k.1" else ("all",)
 
     def is_safe(self, number: int, *, is_narrow: bool) -> bool:
         """Return whether every copy of a message is stored, or buried, for a topology (`Plan.is_narrow`)."""
         queues = self.queues_of(number)
+        if self.odd.get(number) == "filtered":
+            return True
         if not queues:
             return self.plan.drop or ("", number) in self.buried
         return all(
@@ -124,6 +128,8 @@ class World:
 
     def store(self, queue: str, number: int, dead_queue: str, *, is_safe: bool = True) -> None:
         """Store a copy, or a dead letter of one for ``dead_queue``; one that is not safe may be gone any time."""
+        if self.odd.get(number) == "filtered":
+            self.breaks("filter", f"{queue or dead_queue} gets {number}")
         if not is_safe:
             self.unsafe[queue, number] += 1
         if not queue:
