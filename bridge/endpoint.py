@@ -22,7 +22,7 @@ is not ready meanwhile. What the configuration alone decides is refused when it 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
@@ -258,6 +258,8 @@ class Source(Endpoint):
     """Whether several processes that read it share its messages, rather than each get all of them."""
     transactional: bool = False
     """Whether a target reports to its system what is settled, in one transaction with what it writes."""
+    condition: Callable[[Message], bool] | None = None
+    """Whether a message that its system sends is one of those that it was asked for; None: all are."""
     takes_back: bool = False
     """Whether its system, once the source is closed, takes a moment to requeue what it had sent and is not settled."""
 
@@ -293,9 +295,7 @@ class Source(Endpoint):
 
     @property
     def vanished(self) -> int:
-        """Number of messages that the system removed before they were read, since the process was started. A source
-        logs an error when it notices some.
-        """
+        """Number of messages that the system removed unread since the process was started; a source logs an error."""
         return 0
 
     async def find_removals(self) -> Sequence[Removal] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +24,16 @@ class Filter:
 
     selector: Selector | None = None
     tags: Tags | None = None
+    condition: Callable[[Message], bool] | None = None
+    """The source's own condition (`bridge.endpoint.Source.condition`); None: it has none."""
 
     def objection(self, message: Message) -> str | None:
         """Return why the message does not match: ``NO_MATCH``, or ``FAILS`` and the comparison; None if it matches.
 
         Raises HashstarError for headers that cannot be read.
         """
+        if self.condition is not None and not self.condition(message):
+            return NO_MATCH
         if self.tags is not None and not self.tags(properties_of(message, self.tags.names, find_headers_for_property)):
             return NO_MATCH
         if self.selector is None:

@@ -25,7 +25,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Source, to_disconnected
@@ -78,6 +78,11 @@ class Inlet:
     window: Window = field(init=False, repr=False)
     is_read_out: bool = field(default=False, init=False)
     """Whether its source was stopped, and all that its system had sent was read: nothing goes back to the system."""
+
+    def __post_init__(self) -> None:
+        """Add the source's own condition to the filter."""
+        if self.source.condition is not None:
+            self.filter = replace(self.filter or Filter(), condition=self.source.condition)
 
     def enter(self, message: Message) -> Message:
         """Return the message as it is published to the topology."""

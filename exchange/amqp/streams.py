@@ -14,6 +14,12 @@ from exchange.values.field_values import resolve_type
 
 STREAM_OFFSET: Final = "x-stream-offset"
 """Argument of a consumer, where it begins to read; and header of its messages."""
+FILTER: Final = "x-stream-filter"
+"""Argument of a consumer: the filter values that it wants. The broker leaves out chunks by their Bloom filters."""
+MATCH_UNFILTERED: Final = "x-stream-match-unfiltered"
+"""Argument of a consumer: whether it wants messages without a filter value, too."""
+FILTER_VALUE: Final = "x-stream-filter-value"
+"""Header of a message, its filter value."""
 FIRST_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream that has messages delivers the first one."""
 EMPTY_SECONDS: Final = 2.0

@@ -426,13 +426,31 @@ BRIDGE: Final[list[Mutant]] = [
         "bridge/endpoints/rabbitmq/test_rabbitmq_reopening.py",
         (
             "a stream that was a queue is read from what comes next",
-            "{STREAM_OFFSET: self._offset if last is None else last, **self._arguments}",
-            "self._arguments",
+            "{STREAM_OFFSET: start, **wanted}",
+            "wanted",
         ),
         (
             "a stream begins at the offset of one that is gone",
             "            self._offsets.forget()  # of a stream",
             "            # of a stream",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/reading.py",
+        "bridge/endpoints/rabbitmq/test_stream_filter.py",
+        (
+            "with a filter, what was settled last is read again",
+            "last + (self._filter is not None)",
+            "last",
+        ),
+    ),
+    *mutants_of(
+        "bridge/endpoints/rabbitmq/consumer/filtering.py",
+        "bridge/endpoints/rabbitmq/test_stream_filter.py",
+        (
+            "what shares a chunk with a wanted message is wanted",
+            "return value in self.values if",
+            "return True if",
         ),
     ),
     *mutants_of(

@@ -11,6 +11,7 @@ For example::
     exclusive = true
     offsets = "orders.offset"               # of a stream: the file with the offset up to which it was read
     offset = "first"                        # of a stream: where to begin without that
+    stream_filter = ["eu", "us"]            # of a stream: the filter values that are wanted
                                             # for a partitioned queue, one queue for each partition:
                                             # queues = { audit = "audit-{partition}" }
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.addresses import read_brokers, read_management
+from bridge.endpoints.rabbitmq.consumer.filtering import StreamFilter
 from bridge.endpoints.rabbitmq.consumer.reading import RabbitmqSource
 from bridge.endpoints.rabbitmq.routes import PARTITION, PublishAddress
 from bridge.endpoints.rabbitmq.target import RabbitmqTarget
@@ -58,7 +60,19 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
         offset=int(offset) if is_digits(offset) else offset,
         window_bytes=policy.window_bytes,
         management=read_management(table),
+        stream_filter=_read_stream_filter(table),
     )
+
+
+def _read_stream_filter(table: Table) -> StreamFilter | None:
+    if not table.has(keys.STREAM_FILTER.name):
+        if table.has(keys.STREAM_MATCH_UNFILTERED.name):
+            raise table.error(keys.STREAM_MATCH_UNFILTERED.name, 'is for sources with stream_filter = ["VALUE"]')
+        return None
+    values, unfiltered = keys.STREAM_FILTER.read(table), keys.STREAM_MATCH_UNFILTERED.read(table)
+    if not values or not all(values):  # to the broker, an empty one is none
+        raise table.error(keys.STREAM_FILTER.name, 'has no value; write stream_filter = ["VALUE", ...]')
+    return StreamFilter(frozenset(values), unfiltered)
 
 
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:

@@ -51,6 +51,15 @@ OFFSETS: Final = Key(
     "a file that keeps how far a stream is settled: the offset, and a fingerprint of the message there",
     otherwise="none",
 )
+STREAM_FILTER: Final = Key(
+    "stream_filter",
+    TEXTS,
+    'the [filter values](#filter-values-of-a-stream) of the messages that are wanted of a stream, `"eu"` or a list',
+    otherwise="all",
+)
+STREAM_MATCH_UNFILTERED: Final = Key(
+    "stream_match_unfiltered", FLAG, "with `stream_filter`: whether messages without a value are wanted, too", False
+)
 USER: Final = Key("user", MAYBE_TEXT, "the user who logs in", otherwise="the URL's")
 PASSWORD: Final = Key("password", SECRET, "a secret", otherwise="the URL's")
 HOSTS: Final = Key(
@@ -103,7 +112,13 @@ FILES_NEED_TLS: Final = {
 BROKERS: Final = Keys(
     (USER, PASSWORD, OAUTH, HOSTS, CA_FILE, CERT_FILE, KEY_FILE, SERVER_NAME, MANAGEMENT), (FILES_NEED_TLS,)
 )
-SOURCE: Final = Keys((QUEUE, PREFETCH, EXCLUSIVE, OFFSET, OFFSETS)) | BROKERS
+FLAG_NEEDS_FILTER: Final = {
+    "if": {"required": [STREAM_MATCH_UNFILTERED.name]}, "then": {"required": [STREAM_FILTER.name]}
+}  # fmt: skip
+SOURCE: Final = (
+    Keys((QUEUE, PREFETCH, EXCLUSIVE, OFFSET, OFFSETS, STREAM_FILTER, STREAM_MATCH_UNFILTERED), (FLAG_NEEDS_FILTER,))
+    | BROKERS
+)
 TARGET: Final = Keys((URL, QUEUES, UNROUTED_AFTER)) | BROKERS
 DEAD_LETTERS: Final = (
     Keys(

@@ -28,10 +28,11 @@ from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.deletions import Deletions
 from bridge.endpoints.outages import show_seconds
 from bridge.endpoints.rabbitmq.connection import Connection
-from bridge.endpoints.rabbitmq.frames import Arrived, Event
+from bridge.endpoints.rabbitmq.consumer.resuming import fetch_first, find_offset
+from bridge.endpoints.rabbitmq.frames import Arrived
 from bridge.endpoints.rabbitmq.management import ManagementClient, Unknown
 from exchange.amqp import ContentHeader, MalformedHeader
-from exchange.amqp.streams import STREAM_OFFSET, read_offset
+from exchange.amqp.streams import read_offset
 from exchange.errors import BrokerError
 from exchange.text.display import count_noun
 
@@ -252,7 +253,7 @@ class Backlog:
         if self._before == (reading.next_offset, count):
             is_at_end = not (reading.is_busy or self._connection.is_paused)  # it would be given what there is
             return reading.next_offset if is_at_end else self._end
-        first = await self._find_first_offset(connection)
+        first = find_offset(await fetch_first(connection, self._queue, "first")) or 0
         self._before = reading.next_offset, count
         removed = self._removed
         removed.add(
@@ -260,23 +261,6 @@ class Backlog:
             "see its max-age and max-length-bytes",
         )
         return first + count
-
-    async def _find_first_offset(self, connection: Connection) -> int:
-        """Return the first offset of the stream, which is not empty."""
-        channel = await connection.channel()
-        first: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def take(events: list[Event]) -> None:
-            event = events[0]
-            if not first.done() and isinstance(event, Arrived):
-                first.set_result(read_offset(ContentHeader(event.properties)) or 0)
-
-        channel.on_events = take
-        await channel.consume(self._queue, exclusive=False, arguments={STREAM_OFFSET: "first"}, prefetch=1)
-        try:
-            return await first
-        finally:
-            channel.close()
 
     # Other consumers.
 

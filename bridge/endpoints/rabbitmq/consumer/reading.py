@@ -23,19 +23,19 @@ from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Removal, Source
 from bridge.endpoints.rabbitmq.checking import SourceSettings, check_source, find_places
 from bridge.endpoints.rabbitmq.connection import Channel, Connection
+from bridge.endpoints.rabbitmq.consumer import resuming
 from bridge.endpoints.rabbitmq.consumer.acknowledging import Acknowledging
 from bridge.endpoints.rabbitmq.consumer.backlog import Backlog, Reading, Removed
 from bridge.endpoints.rabbitmq.consumer.deliveries import FIXED_BYTES, find_breach, make_deliveries
 from bridge.endpoints.rabbitmq.consumer.ending import ConsumerEnd
+from bridge.endpoints.rabbitmq.consumer.filtering import StreamFilter
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
 from bridge.endpoints.rabbitmq.consumer.pacing import Pacing
 from bridge.endpoints.rabbitmq.consumer.queue_facts import fetch_facts, find_host, look_up_removals
-from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries, count_deliveries
-from bridge.endpoints.rabbitmq.consumer.resuming import check_position, explain_other, find_offset, wait_for_settled
+from bridge.endpoints.rabbitmq.consumer.redeliveries import Redeliveries
 from bridge.endpoints.rabbitmq.frames import Arrived, Event, encode_ack
 from bridge.endpoints.rabbitmq.management import Unknown
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
-from exchange.amqp import ContentHeader
 from exchange.amqp.streams import STREAM_OFFSET
 from exchange.errors import BrokerError
 
@@ -52,6 +52,7 @@ class RabbitmqSource(Source):
     stream is read after the last settled message, or else from ``offset`` on: ``first``, ``last``, ``next``, a number,
     or an age as ``1h``. ``offsets`` is the file that keeps the last settled offset; without it, each start begins anew.
     Each connection asks ``management``, that API's address, for the delivery limit of a queue, to be careful then.
+    With a ``stream_filter`` it reads streams alone, and knows no lag: the broker does not report what it leaves out.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class RabbitmqSource(Source):
         exclusive: bool = False,
         offsets: Path | None = None,
         offset: str | int = "first",
-        arguments: Mapping[str, Any] | None = None,
+        stream_filter: StreamFilter | None = None,
         window_bytes: int = 256 << 20,
         management: str | None = None,
     ) -> None:
@@ -77,11 +78,11 @@ class RabbitmqSource(Source):
         self._exclusive = exclusive
         self._offsets: Final = StreamOffsets(offsets)
         self._offset = offset
-        self._arguments = arguments or {}
+        self.condition = self._filter = stream_filter
         self._title: Final = f"queue {queue!r}"
         self._connection: Connection | None = None
         self._channel: Channel | None = None
-        self._redeliveries: Final = Redeliveries(queue)
+        self._redeliveries: Final = Redeliveries(queue, name)
         self._arrived: deque[Arrived] = deque()
         self._arrived_bytes = 0
         self._news = asyncio.Event()
@@ -162,7 +163,9 @@ class RabbitmqSource(Source):
         if (problem := self._offsets.problem) is not None:
             findings.append(Finding("error", problem, "offsets"))
         if not any(each.level == "error" for each in findings):
-            findings += await check_position(self._brokers, self._queue, self._offsets, self._offset, self._arguments)
+            findings += await resuming.check_position(
+                self._brokers, self._queue, self._offsets, self._offset, is_filtered=self._filter is not None
+            )
         return findings
 
     async def open(self) -> None:
@@ -181,7 +184,7 @@ class RabbitmqSource(Source):
             await self._learn(connection)
             await self._consume(connection, last)
             if self._is_stream and last is not None:
-                await self._skip_settled(last)
+                await self._skip_settled(connection, last)
         except BrokerError as error:
             await self.close()
             raise Disconnected(explain_refusal(error, self._title)) from None
@@ -189,7 +192,8 @@ class RabbitmqSource(Source):
             await self.close()
             raise
         self._backlog = Backlog(connection, self._queue, self._describe_reading, self._management, self._removed)
-        self._counting.append(asyncio.create_task(self._backlog.keep_counting()))
+        if self._filter is None:  # else it would count what the broker leaves out as waiting, or as removed
+            self._counting.append(asyncio.create_task(self._backlog.keep_counting()))
 
     async def _learn(self, connection: Connection) -> None:
         """Find out how carefully the queue is to be read now. Raises Disconnected if it is not to be read yet."""
@@ -217,16 +221,20 @@ class RabbitmqSource(Source):
     async def _consume(self, connection: Connection, last: int | None) -> None:
         """Consume: from a stream what follows ``last``, otherwise what is next. Raises BrokerError, Disconnected."""
         self._is_stream, self._next_offset = True, None if last is None else last + 1  # messages come before the answer
+        start = self._offset if last is None else last + (self._filter is not None)
+        wanted = {} if self._filter is None else self._filter.arguments
         try:
-            await self._begin(connection, {STREAM_OFFSET: self._offset if last is None else last, **self._arguments})
+            await self._begin(connection, {STREAM_OFFSET: start, **wanted})
         except (BrokerError, Disconnected) as error:
             if isinstance(error, Disconnected) or not refuses_argument(error, STREAM_OFFSET):
                 self._is_stream = self._was_stream  # what it is now is not known
                 raise
             self._is_stream = False
+            if self._filter is not None:
+                raise resuming.NoStream(self._queue) from None
             self._offsets.forget()  # of a stream that is gone; a later one of this name counts anew
             self._removed.forget()
-            await self._begin(connection, self._arguments)
+            await self._begin(connection, {})
         self._was_stream = self._is_stream
         self.takes_back = not self._is_stream
 
@@ -244,8 +252,10 @@ class RabbitmqSource(Source):
         while True:
             self._check_connected()
             is_steady = self._changing is None and self._ending is None
-            if is_steady and pacing.may_start(self._arrived, self._given, self._settled):
-                self._begin_next(pacing)
+            connection, channel = self._connection, self._channel
+            if is_steady and connection and channel and pacing.may_start(self._arrived, self._given, self._settled):
+                # In a task, which a read that is cancelled does not end.
+                self._changing = asyncio.create_task(self._consume_more(pacing, connection, channel))
             if count := pacing.count_ready(self._arrived, limit, self._given, self._settled):
                 return count
             if self._ending is not None and self._ending.is_over and not self._arrived:
@@ -253,18 +263,11 @@ class RabbitmqSource(Source):
             self._news.clear()
             await self._news.wait()
 
-    def _begin_next(self, pacing: Pacing) -> None:
-        """Begin the next consumer, in a task, which a read that is cancelled does not end."""
-        if self._connection is not None and self._channel is not None:
-            self._changing = asyncio.create_task(self._consume_more(pacing, self._connection, self._channel))
-
     async def _consume_more(self, pacing: Pacing, connection: Connection, channel: Channel) -> None:
         self._acknowledge()  # all of the consumer before
         pacing.start(self._settled)
         try:
-            await channel.consume(
-                self._queue, exclusive=self._exclusive, arguments=self._arguments, prefetch=pacing.prefetch
-            )
+            await channel.consume(self._queue, exclusive=self._exclusive, arguments={}, prefetch=pacing.prefetch)
         except BrokerError as error:
             connection.lose(Disconnected(explain_refusal(error, self._title)))
         except Disconnected as error:
@@ -277,15 +280,12 @@ class RabbitmqSource(Source):
                 self._end_consumer()
                 self._news.set()
 
-    async def _skip_settled(self, last: int) -> None:
+    async def _skip_settled(self, connection: Connection, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if neither it nor a later one is there."""
-        await wait_for_settled(self._wait_for_arrival(), self._queue, self._offsets)
-        first = self._arrived[0]
-        if (problem := explain_other(self._queue, self._offsets, first)) is not None:
-            self._offsets.forget()  # without a file, the next try begins as a new source would
-            self._removed.forget()
-            raise Disconnected(problem)
-        if find_offset(first) == last:
+        # With a filter, reading began behind it: what is wanted now may leave it out.
+        seen = resuming.fetch_first(connection, self._queue, last) if self._filter else self._wait_for_arrival()
+        first = await resuming.find_settled(seen, self._queue, self._offsets, self._removed.forget)
+        if self._filter is None and resuming.find_offset(first) == last:
             self._arrived.popleft()
             self._arrived_bytes -= len(first.body) + FIXED_BYTES
             self._settled = first.tag
@@ -311,8 +311,8 @@ class RabbitmqSource(Source):
         self._trouble = error
         self._news.set()
 
-    async def _wait_for_arrival(self) -> None:
-        """Wait until there is a delivery that was not read. Raises Disconnected."""
+    async def _wait_for_arrival(self) -> Arrived:
+        """Wait for the first delivery that was not read, and return it. Raises Disconnected."""
         self._check_connected()
         while not self._arrived:
             if self._ending is not None and self._ending.is_over:
@@ -320,6 +320,7 @@ class RabbitmqSource(Source):
             self._news.clear()
             await self._news.wait()
             self._check_connected()
+        return self._arrived[0]
 
     async def stop_taking(self) -> bool:
         if self._channel is None or self._is_stream:  # a stream takes nothing back
@@ -348,18 +349,13 @@ class RabbitmqSource(Source):
         self._removed.note_read(asyncio.get_running_loop().time())
         deliveries = make_deliveries(
             self._arrived, min(limit, len(self._arrived)), source=self.name, queue=self._queue, epoch=self._epoch,
-            on_redelivery=self._check_redelivery, on_expiration=self._removed.see_expiration,
+            on_redelivery=self._redeliveries.look, on_expiration=self._removed.see_expiration,
         )  # fmt: skip
         self._given = deliveries[-1].position
         self._arrived_bytes -= sum([len(each.message.body) for each in deliveries]) + FIXED_BYTES * len(deliveries)
         if self._arrived_bytes <= self._buffer_bytes // 2 and self._connection is not None:
             self._connection.resume()
         return deliveries
-
-    def _check_redelivery(self, content: ContentHeader) -> None:
-        """Count the earlier deliveries of a message, and log a warning if it is in danger."""
-        if self._redeliveries.see(count_deliveries(content), asyncio.get_running_loop().time()):
-            LOG.error("%s: %s", self.name, self._redeliveries.warning)
 
     def settle(self, delivery: Delivery) -> None:
         if delivery.lane != self._epoch:

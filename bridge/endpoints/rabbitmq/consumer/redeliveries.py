@@ -9,10 +9,14 @@ come near the limit, the source waits longer and longer before it is opened agai
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Final
 
 from exchange.amqp import ContentHeader, MalformedHeader
 from exchange.values.field_values import resolve_type
+
+LOG: Final = logging.getLogger(__name__)
 
 LIMIT: Final = 20
 """RabbitMQ's default delivery limit: there is no 21st delivery."""
@@ -44,13 +48,19 @@ def count_deliveries(content: ContentHeader) -> int:
 class Redeliveries:
     """The redelivered messages of a source. Times are the event loop's, in seconds."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, source: str = "") -> None:
         self._queue = queue
+        self._source = source
         self._seen_at = 0.0
         self._limit: int | None = LIMIT
         self._is_known = False
         self.most = 0
         """Highest number of earlier deliveries of a message in danger; 0 if there is none."""
+
+    def look(self, content: ContentHeader) -> None:
+        """Count the earlier deliveries of a message, and log an error if it is in danger."""
+        if self.see(count_deliveries(content), asyncio.get_running_loop().time()):
+            LOG.error("%s: %s", self._source, self.warning)
 
     def learn(self, limit: int | None) -> None:
         """Take note of the queue's present limit, None for none; as long as it is unknown, it is `LIMIT`."""

@@ -7,8 +7,8 @@ of the same name, or it has lost its end: a consumer at the old offset would get
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, cast
 
 import pika
 
@@ -16,8 +16,10 @@ from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding
 from bridge.endpoints.rabbitmq.connection import Connection
 from bridge.endpoints.rabbitmq.consumer.offsets import StreamOffsets
-from bridge.endpoints.rabbitmq.frames import Arrived, Event
+from bridge.endpoints.rabbitmq.frames import Arrived
+from bridge.endpoints.rabbitmq.keys import STREAM_FILTER
 from bridge.endpoints.rabbitmq.refusals import explain_refusal, refuses_argument
+from bridge.endpoints.rabbitmq.wire import fulfil
 from exchange.amqp import ContentHeader
 from exchange.amqp.streams import STREAM_OFFSET, fingerprint_content, read_offset
 from exchange.errors import BrokerError, InputError
@@ -25,6 +27,14 @@ from exchange.text.display import count_noun
 
 FIND_SECONDS: Final = 10.0
 """Maximum number of seconds until a stream delivers the message that was settled last."""
+
+
+class NoStream(Disconnected):
+    """The queue of a source with filter values is no stream."""
+
+    def __init__(self, queue: str) -> None:
+        text = f"queue {queue!r} is no stream, and only these have filter values; take it away, or write a selector"
+        super().__init__(f"{STREAM_FILTER.name}: {text}", STREAM_FILTER.name)
 
 
 def explain_missing(queue: str, offsets: StreamOffsets) -> str:
@@ -35,13 +45,39 @@ def explain_missing(queue: str, offsets: StreamOffsets) -> str:
     )
 
 
-async def wait_for_settled(arrival: Awaitable[None], queue: str, offsets: StreamOffsets) -> None:
-    """Wait for the message that was settled last, or a later one. Raises Disconnected if none comes."""
+async def find_settled(
+    arrival: Awaitable[Arrived], queue: str, offsets: StreamOffsets, forget: Callable[[], None]
+) -> Arrived:
+    """Wait for the message that was settled last, or a later one, and return it.
+
+    Raises Disconnected if none comes, or another one is there; then ``forget`` is called, and the next try begins as a
+    new source would if there is no file.
+    """
     try:
         async with asyncio.timeout(FIND_SECONDS):
-            await arrival
+            first = await arrival
     except TimeoutError:
         raise Disconnected(explain_missing(queue, offsets)) from None
+    if (problem := explain_other(queue, offsets, first)) is not None:
+        offsets.forget()
+        forget()
+        raise Disconnected(problem)
+    return first
+
+
+async def fetch_first(connection: Connection, queue: str, offset: str | int) -> Arrived:
+    """Wait for the first message of a stream from an offset on, on a channel of its own.
+
+    Raises BrokerError, also for a queue that is no stream, and Disconnected.
+    """
+    channel = await connection.channel()
+    first: asyncio.Future[Arrived] = asyncio.get_running_loop().create_future()
+    channel.on_events = lambda events: fulfil(first, cast("Arrived", events[0]))
+    try:
+        await channel.consume(queue, exclusive=False, arguments={STREAM_OFFSET: offset}, prefetch=1)
+        return await connection.answer(first, "basic.consume")
+    finally:
+        channel.close()
 
 
 def explain_other(queue: str, offsets: StreamOffsets, first: Arrived) -> str | None:
@@ -66,46 +102,37 @@ async def check_position(
     queue: str,
     offsets: StreamOffsets,
     offset: str | int,
-    arguments: Mapping[str, Any],
+    *,
+    is_filtered: bool,
 ) -> list[Finding]:
     """Return where a stream will be read on, if that is a known offset; of a queue of another type, nothing.
 
-    The first message from there on is read: of a stream, that changes nothing.
+    The first message from there on is read: of a stream, that changes nothing. A queue of another type is an error if
+    the source is ``is_filtered`` by values, whatever the position.
     """
     try:
         last = await call_aside(lambda: offsets.last)
     except InputError as error:
         return [Finding.from_error(error, "offsets")]
-    if last is None and not isinstance(offset, int):
+    is_known = last is not None or isinstance(offset, int)
+    if not is_known and not is_filtered:
         return []
-    found: asyncio.Future[Arrived] = asyncio.get_running_loop().create_future()
-
-    def lose(error: Disconnected) -> None:
-        if not found.done():
-            found.set_exception(error)
-
-    def take(events: list[Event]) -> None:
-        if not found.done():
-            found.set_result(cast("Arrived", events[0]))
-
     try:
-        connection = await Connection.open(brokers, lose)
+        connection = await Connection.open(brokers, lambda _: None)
     except Disconnected as error:
         return [Finding.from_error(error, "url")]
     try:
-        channel = await connection.channel()
-        channel.on_events = take
-        at = {STREAM_OFFSET: offset if last is None else last, **arguments}
-        await channel.consume(queue, exclusive=False, arguments=at, prefetch=1)
         async with asyncio.timeout(FIND_SECONDS):
-            first = await found
+            first = await fetch_first(connection, queue, last if last is not None else offset if is_known else "first")
     except BrokerError as error:
         if refuses_argument(error, STREAM_OFFSET):
-            return []
+            return [Finding.from_error(NoStream(queue), "queue")] if is_filtered else []
         return [Finding("error", explain_refusal(error, f"queue {queue!r}"), "queue")]
     except Disconnected as error:
         return [Finding.from_error(error, "url")]
     except TimeoutError:
+        if not is_known:
+            return []
         if last is not None:
             return [Finding("error", explain_missing(queue, offsets), "offsets")]
         text = f"stream {queue!r} has nothing from offset {offset} on yet: what comes before it is not read"
