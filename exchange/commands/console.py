@@ -69,6 +69,10 @@ def echo_error(error: HashstarError | str) -> None:
     click.echo("\n".join(split_error(f"hashstar: {error}")), err=True)
 
 
+class Failed(SystemExit):
+    """The end of a command by an error: what it has printed is not whole, whatever its exit code."""
+
+
 def fail(error: HashstarError) -> NoReturn:
     """Print the error and exit with its exit code: 2 for bad usage and bad input, unless its class has another one."""
     echo_error(error)
@@ -76,7 +80,7 @@ def fail(error: HashstarError) -> NoReturn:
         echo_error(swapped)
     if _ask_context(VERBOSE):
         traceback.print_exc()
-    sys.exit(error.exit_code)
+    raise Failed(error.exit_code)
 
 
 def at_terminal() -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from exchange.commands.console import fail, is_quiet
+from exchange.commands.console import Failed, fail, is_quiet
 from exchange.commands.options import STDOUT, ReportOption
 from exchange.errors import InputError
 from exchange.files.replacing import replace_file
@@ -26,7 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 COLOUR: Final = "hashstar.color"
 """Key of the click context that has the value of --color."""
 KEPT: Final = (None, 0, 1)
-"""Exit codes of commands whose output is whole."""
+"""Exit codes of commands whose output is whole, unless an error ends them: such as more bad records than --max-bad."""
 USUAL_MODE: Final = 0o666
 """Mode of a new file with the output of a command, which the umask narrows, as for the files of a shell."""
 
@@ -155,7 +155,7 @@ def output_option(function: Function) -> Function:
 
 @contextmanager
 def _written_to(path: Path) -> Iterator[None]:
-    """Send standard output to a file, which is kept unless an exception or bad input ends the command."""
+    """Send standard output to a file, which is kept unless an exception or an error ends the command."""
     leaving = None
     try:
         with (
@@ -166,7 +166,7 @@ def _written_to(path: Path) -> Iterator[None]:
                 with redirect_stdout(file):
                     yield
             except SystemExit as exit_:
-                if exit_.code not in KEPT:
+                if isinstance(exit_, Failed) or exit_.code not in KEPT:
                     raise
                 leaving = exit_
     except OSError as error:

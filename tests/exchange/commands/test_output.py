@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from exchange.commands.console import exit_on_error
 from exchange.commands.options import command
 from exchange.commands.output import form_options, output_option, print_form
+from exchange.errors import InputError
 from exchange.values.forms import Form, Forms
 from tests.support.cases import with_each
 from tests.support.syntax import name_module, read_modules
@@ -107,6 +109,35 @@ def test_an_output_is_new_or_stays_as_it_was_and_no_planted_link_is_followed(tmp
         assert {victim.read_text(), *(each.name for each in tmp_path.iterdir())} == {"kept", "victim", "file.txt"}
     refused = CliRunner().invoke(make(), ["-o", str(tmp_path)])
     assert (refused.exit_code, "cannot be written: Is a directory" in refused.stderr) == (2, True)
+
+
+class Refused(InputError):
+    """An error with the exit code of findings, as more bad records than --max-bad have."""
+
+    exit_code = 1
+
+
+@pytest.mark.parametrize("before", [None, "of yesterday"])
+@pytest.mark.parametrize("error", [InputError, Refused])
+def test_an_error_leaves_the_output_as_it_was_whatever_its_exit_code(
+    error: type[InputError], before: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "file.txt"
+    if before is not None:
+        file.write_text(before)
+
+    @command("try", example="try")
+    @form_options(FORMS)
+    @output_option
+    def run(form: str) -> None:
+        print_form(FORMS[form], "half")
+        with exit_on_error():
+            raise error("refused")
+
+    assert CliRunner().invoke(run, ["-o", str(file)]).exit_code == error.exit_code
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == (
+        {} if before is None else {file.name: before}
+    )
 
 
 def test_a_misspelt_form_is_answered_with_the_one_that_it_may_mean() -> None:
