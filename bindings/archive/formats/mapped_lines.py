@@ -33,9 +33,11 @@ from bindings.archive.record import Rows
 from bindings.archive.routing_keys import rename
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
+from exchange.limits import RECORD_BYTES
 
 SEARCHED: Final = 4 << 20
-"""Number of bytes that are searched for the first lines, and for a column that the user names."""
+"""Number of bytes that are searched for the first lines, and for a column that the user names; a first line may have
+more."""
 LINES: Final = 20
 """Number of lines whose fields are looked at."""
 
@@ -71,7 +73,7 @@ class MappedLines(JsonLines):
         return TAKEN + describe_places(self._places(_names_of(path), path))
 
     def list_columns(self, path: Place) -> Sequence[str]:
-        objects = _parse_lines(read_head(path, SEARCHED), None)  # of all lines: some columns may begin late
+        objects = _parse_lines(read_first_lines(path), None)  # of all lines: some columns may begin late
         paths = (list_paths(each.items(), lambda part: part.items() if type(part) is dict else ()) for each in objects)
         return [*dict.fromkeys(path for each in paths for path in each)]
 
@@ -136,8 +138,20 @@ class KafkaLines(JsonLines):
         return add_line(rows, to_line(row, {field: field for field in row}), place)
 
 
+def read_first_lines(path: Place) -> bytes:
+    """Return the beginning of a file. An object that begins it is whole, if it is no longer than a record may be."""
+    size = SEARCHED
+    while True:
+        head = read_head(path, size)
+        begun = head.lstrip()
+        is_torn = begun.startswith(b"{") and b"\n" not in begun and next(parse_objects((begun,)), None) is None
+        if not is_torn or len(head) < size or size > RECORD_BYTES:
+            return head
+        size = min(4 * size, RECORD_BYTES + 1)
+
+
 def _names_of(path: Place) -> dict[str, None]:
-    return _names(read_head(path)) or _names(read_head(path, SEARCHED))  # a first line may be long
+    return _names(read_head(path)) or _names(read_first_lines(path))
 
 
 def _names(head: bytes, lines: int | None = LINES) -> dict[str, None]:

@@ -15,7 +15,7 @@ from bindings.archive.avro.records import Avro
 from bindings.archive.formats.connect import Connect
 from bindings.archive.formats.delimited import Delimited
 from bindings.archive.formats.json_lines import JsonLines
-from bindings.archive.formats.mapped_lines import SEARCHED, KafkaLines, MappedLines
+from bindings.archive.formats.mapped_lines import KafkaLines, MappedLines, read_first_lines
 from bindings.archive.formats.parquet import Parquet
 from bindings.archive.kafka.segment import KafkaSegment
 from bindings.archive.mapping import USUAL, FieldMapping
@@ -66,7 +66,7 @@ def _detect_format(head: bytes, path: AnyPath, known: Sequence[Format]) -> Forma
     form = next((each for each in known if each.recognises(head, path)), None)
     form = form or next((each for each in known if each.expects(path)), None)
     if form is None:
-        head = read_head(to_place(path), SEARCHED)
+        head = read_first_lines(to_place(path))
         form = next((each for each in known if each.resembles(head, path)), None)
     return form
 

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindings.archive.formats.detect import detect
 from bindings.archive.formats.json_lines import JsonLines, _read_by_arrow, add_line, encode_line, read_lines
+from bindings.archive.formats.mapped_lines import SEARCHED, read_first_lines
+from bindings.archive.inspection import inspect_splits
 from bindings.archive.reading import Bad, LineBlock, Split
 from bindings.archive.record import Record, to_records
 from exchange.values.message import Message
@@ -244,3 +247,27 @@ def test_a_time_far_from_now_comes_back_to_the_microsecond(time: int, tmp_path: 
     path = tmp_path / "a.jsonl"
     path.write_bytes(encode_line(Record(Message("e", "k"), time)))
     assert [record.time for record in read(JsonLines(), path).records] == [time]
+
+
+@pytest.mark.parametrize("names", [("exchange", "routing_key"), ("exch", "rkey")])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("excess", [-200, 20_000])
+def test_a_first_line_of_any_length_below_the_limit_is_of_the_archive(
+    names: tuple[str, str], is_packed: bool, is_first: bool, excess: int, tmp_path: Path
+) -> None:
+    fields = dict.fromkeys(names, "x")
+    long = {"headers": {"big": "y" * (SEARCHED + excess)}}
+    lines = [fields | long if is_first else long | fields, fields]
+    data = "".join(json.dumps(each) + "\n" for each in lines).encode()
+    path = tmp_path / "messages.jsonl"
+    path.write_bytes(gzip.compress(data, 1) if is_packed else data)
+    archive = detect(str(path))
+    found = inspect_splits(archive.plan())
+    assert (found.records, found.unread.bad_records) == (2, 0)
+
+
+def test_what_is_no_object_is_not_read_beyond_the_first_bytes(tmp_path: Path) -> None:
+    for start in (b"[" + b"1," * 2 * SEARCHED, b"{\n" + b"x" * 2 * SEARCHED, b'{"a": 1}' * (SEARCHED // 4)):
+        (tmp_path / "f").write_bytes(start)
+        assert len(read_first_lines(str(tmp_path / "f"))) == SEARCHED
