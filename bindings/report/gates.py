@@ -69,11 +69,20 @@ def check_gates(
         "max_unroutable", limits.max_unroutable, totals.unroutable + totals.refused, totals.messages
     )
     checked += _check_quota("max_bad", limits.max_bad, records.unread.bad_records, records.read)
-    if verification is not None:
+    if verification is None:
+        checked += _note_unasked("max_misrouted", limits.max_misrouted, "--verify")
+    elif verification.compared or limits.max_misrouted is None:
         checked += _check_quota(
             "max_misrouted", limits.max_misrouted, count_misrouted(verification), verification.compared
         )
-    if comparison is not None:
+    else:
+        unknown = "misrouted messages: what the broker did is recorded of none, so nobody knows how many there are"
+        checked.append(
+            _gate("max_misrouted", None, str(limits.max_misrouted), "unknown", passed=False, message=unknown)
+        )
+    if comparison is None:
+        checked += _note_unasked("max_rerouted", limits.max_rerouted, "--compare")
+    else:
         elsewhere = comparison.changes.totals
         checked += _check_quota("max_rerouted", limits.max_rerouted, elsewhere.elsewhere, elsewhere.messages)
     for row in exchanges:
@@ -143,6 +152,13 @@ def _check_quota(name: str, limit: Quota | None, part: int, whole: int, exchange
         f"{what}: {part:,}{share} of {count_noun(whole, unit)}, at most {limit} {'are' if whole != 1 else 'is'} allowed"
     )
     yield _gate(name, exchange, str(limit), f"{part:,}{share}", limit.allows(part, whole), message)
+
+
+def _note_unasked(name: str, limit: Quota | None, option: str) -> Iterator[Gate]:
+    """Yield a gate, which passes, for a threshold of the settings about what this audit was not asked to count."""
+    if limit is not None:
+        message = f"{WHAT[name][0]}: not counted without {option}, so nothing is limited"
+        yield _gate(name, None, str(limit), "not counted", passed=True, message=message)
 
 
 def _check_skew(limit: Decimal | None, row: QueueRow) -> Iterator[Gate]:

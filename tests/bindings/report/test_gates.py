@@ -219,6 +219,26 @@ def test_misrouted_and_rerouted_messages_can_be_limited() -> None:
         ]  # fmt: skip
 
 
+def test_no_limit_of_misrouted_messages_is_kept_where_nobody_knows_what_the_broker_did() -> None:
+    for found, state in (
+        (None, (True, "not counted")),
+        (Verification(compute_fingerprint(ORDERS), unknown=100), (False, "unknown")),
+        (Verification(compute_fingerprint(ORDERS), agreed=1, unknown=99), (True, "0")),
+    ):
+        settings = read_settings({"max_misrouted": 0}, "f")
+        report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=settings, verification=found)
+        assert [(gate.name, gate.passed, gate.actual) for gate in report.gates] == [("max_misrouted", *state)]
+
+
+def test_a_limit_of_what_was_not_compared_is_no_silence() -> None:
+    settings = read_settings({"max_misrouted": 0, "max_rerouted": "1%"}, "f")
+    report = build_report(ORDERS, TALLY, Sources("t"), NOW, settings=settings)
+    assert [(gate.passed, gate.message) for gate in report.gates] == [
+        (True, "misrouted messages: not counted without --verify, so nothing is limited"),
+        (True, "messages that go elsewhere: not counted without --compare, so nothing is limited"),
+    ]
+
+
 def test_each_threshold_is_a_gate() -> None:
     """Of a report that has all that a threshold can be about; one that is only read would never fail."""
     verification = Verification(compute_fingerprint(ORDERS), agreed=90)
