@@ -139,6 +139,9 @@ def run_command(
         window = parse_window(since, until)
     if is_estimate and (outputs.form not in ESTIMATE_FORMS or outputs.files or outputs.save_tally):
         raise click.UsageError(f"--estimate makes no report: it is printed as {' or '.join(ESTIMATE_FORMS)} alone")
+    if is_estimate and (keep_bad is not None or max_bad is not None):
+        option = "--max-bad" if keep_bad is None else "--keep-bad"
+        raise click.UsageError(f"{option} is about all records, and --estimate reads a sample: omit one of them")
     with exit_on_error(EXTRA):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import count, open_traffic, report_on

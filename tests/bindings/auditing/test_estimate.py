@@ -55,6 +55,13 @@ def test_forms_of_a_report_are_refused(option: str) -> None:
     assert "--estimate makes no report" in result.output
 
 
+@pytest.mark.parametrize("options", [["--max-bad", "0"], ["--keep-bad", "bad"]])
+def test_an_option_about_all_records_is_refused_and_not_ignored(options: list[str]) -> None:
+    result = CliRunner().invoke(audit_command, [ORDERS, TRAFFIC, "--estimate", *options])
+    assert result.exit_code == 2
+    assert f"{options[0]} is about all records, and --estimate reads a sample" in result.output
+
+
 @pytest.fixture
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """Return an archive of 40 equal files, of which a quarter is drawn."""
