@@ -203,6 +203,8 @@ def audit(
     paths = [archives] if isinstance(archives, (str, os.PathLike)) else archives
     if not isinstance(paths, Sequence) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         raise TypeError(f"audit: archives must be a path or a sequence of paths, not {archives!r:.60}")
+    if not paths:
+        raise InputError("audit: there are no archives in the sequence; give a file or a folder at least")
     traffic = open_traffic([os.fspath(path) for path in paths], mapping, cache)
     taken = Selection(subject.topology.vhost) if selection is None else selection
     with ExitStack() as stack:

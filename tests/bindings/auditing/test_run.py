@@ -103,3 +103,8 @@ def test_numbers_of_one_have_a_singular(files: tuple[str, str, str], tmp_path: P
     release = LATEST_PROFILE.name
     assert repr(load(files[0])) == f"<Topology '/': 8 exchanges, 2 queues, 2 bindings, {release}>"
     assert repr(load(tmp_path / "one.bindings")) == f"<Topology '/': 8 exchanges, 1 queue, 1 binding, {release}>"
+
+
+def test_an_audit_of_no_archives_is_an_error_that_says_so(files: tuple[str, str, str]) -> None:
+    with pytest.raises(InputError, match="there are no archives in the sequence"):
+        audit(files[0], [])
