@@ -241,7 +241,7 @@ def open_traffic(paths: Sequence[str], mapping: FieldMapping = USUAL, cache: Pat
     found = drop_repeats([detect(path, mapping, recognise, late=True) for path in paths if path not in topics])
     if memory is not None:
         memory.save()
-    repeats = tuple([f"{archive.path}: {archive.notes[-1]}" for archive in found if archive.repeated])
+    repeats = tuple([f"{archive.path}: {note}" for archive in found if (note := archive.repeated_note)])
     taken = [f"{archive.path}: {note}" for archive in found if (note := archive.taken)]
     kept = tuple([archive for archive in found if archive.all_files])
     unused = [f"{archive.path}: {each}" for archive in found for each in archive.unused]

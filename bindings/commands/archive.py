@@ -150,7 +150,7 @@ def inspect_command(
                 folder = inspect_folder(path, step)
             if topic is not None:
                 folder.keep_topic(topic)
-        print_form(ARCHIVE_FORMS[form], archive, inspection, folder)
+        print_form(ARCHIVE_FORMS[form], archive, archive.list_contents(), inspection, folder)
         if nothing is not None:
             raise nothing
         if not inspection.records:
@@ -191,7 +191,7 @@ def convert_command(
         refuse_within(Path(target), [source], "converted records")
         archive = detect(source, mapped.mapping())
         if archive.repeated:
-            echo_line(f"{archive.path}: {archive.notes[-1]}", err=True)
+            echo_line(f"{archive.path}: {archive.repeated_note}", err=True)
         json_lines = target.removesuffix(".gz").endswith(".jsonl") if form is None else form == "jsonl"
         try:
             with show_progress("converting") as step:

@@ -11,7 +11,7 @@ from exchange.values.forms import Form, Forms
 from exchange.values.json_text import draw_line
 
 if TYPE_CHECKING:
-    from bindings.archive.formats.detect import Archive
+    from bindings.archive.formats.detect import Archive, ArchiveContents
     from bindings.archive.inspection import Inspection
     from bindings.archive.reading import Bad
     from bindings.archive.sums import Unread
@@ -40,13 +40,13 @@ FILES: Final = 3
 """Maximum number of names of files that are no archives."""
 
 
-def describe_inspection(archive: Archive, inspection: Inspection) -> Iterator[str]:
+def describe_inspection(archive: Archive, contents: ArchiveContents, inspection: Inspection) -> Iterator[str]:
     """Yield what an archive holds, for people."""
-    yield f"{archive.path}: {', '.join(archive.names)}; {count_noun(len(archive.files), 'file')}"
-    if archive.others:
-        yield f"not read, as they are no archive: {list_some(archive.other_names, FILES)}"
-    yield f"bias: {'; '.join(bias.value for bias in archive.biases)}"
-    for note in archive.notes:
+    yield f"{archive.path}: {', '.join(contents.formats)}; {count_noun(len(archive.files), 'file')}"
+    if contents.others:
+        yield f"not read, as they are no archive: {list_some(contents.others, FILES)}"
+    yield f"bias: {'; '.join(bias.value for bias in contents.biases)}"
+    for note in contents.notes:
         yield f"note: {note}"
     unread = inspection.unread
     yield f"records: {inspection.records:,}; skipped {unread.skipped_records:,}, bad {unread.bad_records:,}"

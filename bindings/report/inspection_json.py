@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from bindings.archive.figures import Timestamp
-from bindings.archive.formats.detect import Archive
+from bindings.archive.formats.detect import Archive, ArchiveContents
 from bindings.archive.inspection import Inspection
 from bindings.archive.kafka.folder import FolderInspection
 from bindings.archive.kafka.groups import GroupKind, StoredGroup
@@ -48,20 +48,19 @@ class Inspected(NamedTuple):
     """What an archive holds: `hashstar archive inspect --json`."""
 
     archive: Archive
+    contents: ArchiveContents
     inspection: Inspection
     folder: FolderInspection | None = None
     """What else is in the data folder of a Kafka broker; None for other archives."""
 
 
 def _files(inspected: Inspected) -> list[FileJson]:
-    return [
-        {"path": str(path), "format": form.name, "bias": form.bias_of(path)} for path, form in inspected.archive.files
-    ]
+    return [{"path": path, "format": kind.format, "bias": Bias[kind.bias]} for path, kind in inspected.contents.kinds]
 
 
 def _bias(inspected: Inspected) -> list[BiasKey]:
     """How the messages were taken, one for each format."""
-    return list(inspected.archive.biases)
+    return list(inspected.contents.biases)
 
 
 def _auditable(inspected: Inspected) -> bool:
@@ -87,8 +86,8 @@ def _bad(inspected: Inspected) -> list[BadJson]:
 
 document(
     "InspectionJson",
-    "version = 1, archive.path, formats = archive.names, files, not_archives = archive.other_names, bias, "
-    "archive.notes, auditable, inspection.records, skipped, "
+    "version = 1, archive.path, contents.formats, files, not_archives = contents.others, bias, "
+    "contents.notes, auditable, inspection.records, skipped, "
     "window = WindowJson(inspection.span.first, inspection.span.last, records_without_time = inspection.untimed), "
     "bodies = BodiesJson(bytes = inspection.body_bytes, records_without_size = inspection.without_size), "
     "outcome = OutcomeJson(known = inspection.with_outcome, nowhere = inspection.unrouted), "

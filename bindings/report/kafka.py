@@ -10,7 +10,7 @@ from bindings.report.inspection import describe_inspection, format_bad
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
 
 if TYPE_CHECKING:
-    from bindings.archive.formats.detect import Archive
+    from bindings.archive.formats.detect import Archive, ArchiveContents
     from bindings.archive.inspection import Inspection
     from bindings.archive.kafka.cluster import Cluster
     from bindings.archive.kafka.folder import FolderInspection, LocatedPartition, TopicFacts
@@ -23,11 +23,11 @@ WIDTH: Final = 60
 
 
 def format_inspection(
-    archive: Archive, inspection: Inspection, folder: FolderInspection | None = None
+    archive: Archive, contents: ArchiveContents, inspection: Inspection, folder: FolderInspection | None = None
 ) -> Iterator[str]:
     """Yield what an archive holds, for people; ``folder`` is the data folder of a broker that it is in."""
     if archive.files:
-        yield from describe_inspection(archive, inspection)
+        yield from describe_inspection(archive, contents, inspection)
     if folder is not None:
         yield from format_kafka(folder)
 

@@ -44,7 +44,7 @@ class Archived(NamedTuple):
     @classmethod
     def from_archive(cls, archive: Archive, detected: Detected) -> Archived:
         """Return the description of an archive, given the files that were looked at when they were read."""
-        return cls(archive.path, *archive.list_contents(detected))
+        return cls(archive.path, *archive.list_contents(detected)[:-1])
 
 
 class Records(NamedTuple):

@@ -256,7 +256,7 @@ def _read_archive(path: str) -> Recording:
     except InputError as error:
         raise InputError(f"{error}; and it is no recording of hashstar record: that begins with its kind") from None
     recording = Recording(archive.path, UNKNOWN, UNKNOWN)
-    client = RecordedClient(name=f"publishers in {', '.join(archive.names)}")
+    client = RecordedClient(name=f"publishers in {', '.join(archive.formats)}")
     rows: dict[tuple[str, str], RecordedPublishing] = {}
     for form, split in archive.plan():
         for item in read_split(form, split, ("vhost", "exchange", "body_size")):

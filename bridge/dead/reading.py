@@ -47,7 +47,7 @@ def read_archive(
 ) -> Read:
     """Read an archive. Raises InputError if there is none."""
     archive = detect(path, mapping)
-    read, looked_at = Read(notes=list(archive.notes)), 0
+    read, looked_at = Read(notes=list(archive.list_contents().notes)), 0
     splits = archive.plan()
     for number, (form, split) in enumerate(splits):
         step(number, len(splits))

@@ -116,13 +116,14 @@ def explain_nothing(inspection: Inspection) -> str:
 
 def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> None:
     partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
-    biases = archive.biases
+    contents = archive.list_contents()
+    biases = contents.biases
     try:
         make_folders(partial.parent)
         shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed; a link stays, and then mkdir raises
         partial.mkdir(PRIVATE_FOLDER)
         bias = biases[0] if len(biases) == 1 else Bias.UNKNOWN
-        with ParquetWriter(partial, bias, copies=COPIES in archive.notes) as writer:
+        with ParquetWriter(partial, bias, copies=COPIES in contents.notes) as writer:
             for item in items:
                 if isinstance(item, pa.RecordBatch):
                     writer.write(item)

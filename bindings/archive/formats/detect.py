@@ -70,6 +70,8 @@ class ArchiveContents(NamedTuple):
     notes: tuple[str, ...]
     others: tuple[str, ...]
     """Files of no known format."""
+    kinds: tuple[tuple[str, FileKind], ...]
+    """Each file that was looked at before it was read, and what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +93,15 @@ class Archive:
         return (*self.files, *[(path, NO_ARCHIVE) for path in self.others])
 
     @property
-    def other_names(self) -> tuple[str, ...]:
-        """Files of no known format."""
-        return self.list_contents().others
+    def formats(self) -> tuple[str, ...]:
+        """Names of the formats of the files."""
+        return tuple(dict.fromkeys([form.name for _, form in self.files]))
 
     @property
-    def biases(self) -> tuple[Bias, ...]:
-        """The different biases of the files."""
-        return self.list_contents().biases
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the formats."""
-        return self.list_contents().formats
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Caveats for users of the counts."""
-        return self.list_contents().notes
+    def repeated_note(self) -> str:
+        """What users are shown of `repeated`; "" if there are no such paths."""
+        files = "files that are there under a second path or by a link, and are read once"
+        return f"{files}: {self.repeated:,}" if self.repeated else ""
 
     @property
     def taken(self) -> str:
@@ -117,15 +110,19 @@ class Archive:
         return "".join([note for note in notes if note.startswith(TAKEN)])
 
     def list_contents(self, detected: Detected | None = None) -> ArchiveContents:
-        """Return what a report says of the files, given those that were looked at when they were read."""
+        """Return what a report says of the files, given those that were looked at when they were read.
+
+        It opens each other file, so ask once.
+        """
         detected = detected or Detected()
         is_late = any(isinstance(form, Undetected) for _, form in self.files)
         shown = {make_absolute(path): str(path) for path, _ in self.files} if is_late else {}
-        files = [
-            (str(path), FileKind(self.path, form.name, form.bias_of(path).name, form.note_of(path)), 1)
+        looked_at = tuple(
+            (str(path), FileKind(self.path, form.name, form.bias_of(path).name, form.note_of(path)))
             for path, form in self.files
             if not isinstance(form, Undetected)
-        ]
+        )
+        files = [(path, kind, 1) for path, kind in looked_at]
         files += [
             (shown.get(path, path), kind, number)
             for kind, (number, path) in detected.kinds.items()
@@ -133,15 +130,14 @@ class Archive:
         ]
         kinds = [kind for _, kind, _ in sorted(files, key=lambda each: split_path(each[0]))]
         others = [shown.get(path, path) for archive, path in detected.others if archive == self.path]
-        notes = [*filter(None, [kind.note for kind in kinds]), *self.unused]
-        if self.repeated:
-            notes.append(f"files that are there under a second path or by a link, and are read once: {self.repeated:,}")
+        notes = filter(None, [*[kind.note for kind in kinds], *self.unused, self.repeated_note])
         return ArchiveContents(
             tuple(dict.fromkeys([kind.format for kind in kinds])),
             sum([number for _, _, number in files]),
             tuple(dict.fromkeys([Bias[kind.bias] for kind in kinds])),
             tuple(dict.fromkeys(notes)),
             tuple(sorted([*map(str, self.others), *others], key=split_path)),
+            looked_at,
         )
 
     def plan(self, split_bytes: int = SPLIT_BYTES) -> list[tuple[Format, Split]]:

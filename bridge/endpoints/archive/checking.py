@@ -117,7 +117,7 @@ def _check_archive(path: str, mapping: FieldMapping, follow: bool) -> Sequence[F
         return [Finding("error", f"{path}: cannot be read: {error.strerror}", "url")]
     counts = f"{count_noun(len(archive.files), 'file')}, {count_noun(size, 'byte')}"
     taken = f"; {note}" if (note := archive.taken) else ""
-    findings = [Finding("ok", f"{path}: {', '.join(archive.names)}; {counts}{taken}", "url"), *_check_files(archive)]
+    findings = [Finding("ok", f"{path}: {', '.join(archive.formats)}; {counts}{taken}", "url"), *_check_files(archive)]
     if NO_COLUMNS in archive.unused:
         findings.append(Finding("warning", f"{path}: {NO_COLUMNS}", "columns"))
     return findings
@@ -130,7 +130,7 @@ def _check_files(archive: Archive) -> list[Finding]:
         return [Finding("error", text, "url")]
     if archive.others:
         left_out = count_noun(len(archive.others), "file is no archive and is", "files are no archive and are")
-        text = f"{left_out} left out: {list_some(archive.other_names, MAX_LISTED_FILES)}"
+        text = f"{left_out} left out: {list_some([*map(str, archive.others)], MAX_LISTED_FILES)}"
         return [Finding("warning", text, "url")]
     return []
 

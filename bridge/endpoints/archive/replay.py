@@ -210,7 +210,7 @@ class Replay:
     def read_items(self) -> Iterator[Item]:
         """Yield all records that are there now and were not yielded before. Raises InputError if it is no archive."""
         archive = self._detect()
-        for other in archive.other_names:
+        for other in map(str, archive.others):
             if other not in self._reported:
                 self._reported.add(other)
                 yield Chunk(ArchiveFile(self._relative(other)), [], [Bad(other, 0, NOT_READ)], [])

@@ -72,8 +72,8 @@ def test_every_format_is_found_by_content_whatever_the_file_is_called(tmp_path: 
     (tmp_path / "a" / "0.index").write_bytes(b"0" * 8)
     (tmp_path / "a" / "_SUCCESS").write_bytes(b"")
     archive = detect(str(tmp_path))
-    assert list(archive.names) == list(written)
-    assert [Path(other).name for other in archive.other_names] == ["readme"]
+    assert list(archive.formats) == list(written)
+    assert [Path(str(other)).name for other in archive.others] == ["readme"]
     assert inspect_splits(archive.plan()).records == len(written)
 
 
@@ -122,7 +122,7 @@ def test_converting_there_and_back_keeps_everything(tmp_path: Path) -> None:
 def test_the_bias_survives_converting(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(json.dumps(TRACED) + "\n")
     assert run("convert", tmp_path / "t", tmp_path / "own").exit_code == 0
-    assert detect(str(tmp_path / "own")).biases == (Bias.EVERYTHING,)
+    assert detect(str(tmp_path / "own")).list_contents().biases == (Bias.EVERYTHING,)
 
 
 def test_more_bad_records_than_allowed_stop_it_and_nothing_is_written(tmp_path: Path) -> None:

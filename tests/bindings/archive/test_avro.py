@@ -207,9 +207,9 @@ def test_the_columns_that_are_there_are_listed(tmp_path: Path) -> None:
         read(path, "exchange=topic", "routing_key=rk")
     with pytest.raises(InputError, match="there is no column 'hdrs'; there are: k, topic"):
         read(path, "exchange=topic", "routing_key=k", "headers=hdrs")
-    assert detect(str(path), FieldMapping(columns=parse_columns(["exchange=topic", "routing_key=k"]))).notes == (
-        "columns taken: exchange = topic, routing_key = k",
-    )
+    assert detect(
+        str(path), FieldMapping(columns=parse_columns(["exchange=topic", "routing_key=k"]))
+    ).list_contents().notes == ("columns taken: exchange = topic, routing_key = k",)
 
 
 def test_headers_that_are_texts_only_are_noted(tmp_path: Path) -> None:
@@ -217,7 +217,9 @@ def test_headers_that_are_texts_only_are_noted(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.avro", encode_rows(schema, [{"exchange": "x", "routing_key": "k", "headers": {"n": "5"}}])
     )
-    assert detect(str(path)).notes == ("its headers are texts only, so numbers and booleans have lost their types",)
+    assert detect(str(path)).list_contents().notes == (
+        "its headers are texts only, so numbers and booleans have lost their types",
+    )
 
 
 def _nested(depth: int) -> Any:

@@ -142,8 +142,8 @@ def test_the_error_lists_the_columns_that_are_there(
 def test_what_was_taken_is_noted(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.csv", "exchange,routing_key\nx,a\n")
     other = write(tmp_path / "other.csv", "exch,rkey\nx,a\n")
-    assert detect(str(plain)).notes == ()
-    assert detect(str(other)).notes == ("columns taken: exchange = exch, routing_key = rkey",)
+    assert detect(str(plain)).list_contents().notes == ()
+    assert detect(str(other)).list_contents().notes == ("columns taken: exchange = exch, routing_key = rkey",)
 
 
 @pytest.mark.parametrize("text", ["exchange, what it is\nx, y\n", "a,b\n", "exchange\n", '{"a": 1, "b": 2}\n'])

@@ -94,7 +94,7 @@ def test_copies_are_found_in_headers_of_json(tmp_path: Path) -> None:
 def test_columns_are_taken_by_plain_names_and_shown(tmp_path: Path) -> None:
     path = write(tmp_path / "m.parquet", ts=[1_700_000_000], exch=["x"], RKEY=["k"], hdrs=['{"a":1}'], payload=["b"])
     archive = detect(str(path))
-    assert archive.notes == (
+    assert archive.list_contents().notes == (
         "columns taken: exchange = exch, routing_key = RKEY, headers = hdrs, timestamp = ts, body = payload",
     )
     (record,) = read(path)
@@ -256,7 +256,7 @@ def test_maps_of_texts_are_found_in_structs(tmp_path: Path) -> None:
     places = {"v.meta.d": True, "v.n": False, "v.none": False}
     for place, is_texts in places.items():
         mapping = FieldMapping(columns=parse_columns(["exchange=x", "routing_key=k", f"headers={place}"]))
-        assert ("texts only" in detect(str(path), mapping).notes[0]) is is_texts
+        assert ("texts only" in detect(str(path), mapping).list_contents().notes[0]) is is_texts
 
 
 def test_columns_of_other_types_are_cast_or_named(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_fields_that_only_later_lines_have_are_taken(tmp_path: Path) -> None:
 def test_a_column_that_cannot_be_a_field_is_not_taken_unasked(name: str, values: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "m.parquet", exch=["x"], rk=["k"], **{name: values})
     assert messages(read(path)) == [Message("x", "k")]
-    assert name not in detect(str(path)).notes[0]
+    assert name not in detect(str(path)).list_contents().notes[0]
     if name in COLUMNS and name != "headers":
         (bad,) = read(path, FieldMapping(columns=((name, name),)))
         assert isinstance(bad, Bad)
@@ -388,7 +388,7 @@ def test_files_of_a_folder_may_lack_a_column_and_folders_may_be_one(tmp_path: Pa
     assert {(each.exchange, each.routing_key, *each.headers) for each in messages(read(tmp_path, mapping))} == {
         ("bills", "b"), ("bills", "c"), ("orders/eu", "a", "h")
     }  # fmt: skip
-    assert "columns taken: exchange = exchange, routing_key = rk" in detect(str(tmp_path)).notes
+    assert "columns taken: exchange = exchange, routing_key = rk" in detect(str(tmp_path)).list_contents().notes
     with pytest.raises(InputError, match=r"no column 'nope'; there are: exchange, meta, rk"):
         detect(str(tmp_path), FieldMapping(columns=(("headers", "nope"),)))
 
@@ -420,7 +420,7 @@ def test_names_of_columns_cannot_write_to_a_terminal(tmp_path: Path) -> None:
         assert str(raised.value).isprintable()
     places = FieldMapping(columns=(("exchange", "\x1b[31m"), ("routing_key", "a\nb")))
     assert messages(read(path, places)) == [Message("x", "k")]
-    assert detect(str(path), places).notes[0].isprintable()
+    assert detect(str(path), places).list_contents().notes[0].isprintable()
 
 
 @pytest.mark.parametrize("name", ["exch", "exchange"])
@@ -461,7 +461,7 @@ def test_what_a_mapping_says_in_vain_is_a_note_and_a_notice_of_the_audit(tmp_pat
     ):  # fmt: skip
         archive = detect(str(path), mapping)
         assert archive.unused == unused, (path.name, mapping)
-        assert {*unused} <= {*archive.notes}
+        assert {*unused} <= {*archive.list_contents().notes}
         assert [each for each in open_traffic([str(path)], mapping).notices if TAKEN not in each] == [
             f"{path}: {each}" for each in unused
         ]

@@ -118,7 +118,7 @@ def test_the_plugins_logs_are_read_as_what_was_published(
             consume_one(channel)
             path = _log(server, name, tmp_path)
         archive = detect(str(path))
-        assert archive.names == (f"RabbitMQ tracing log, {'JSON' if form == 'json' else 'text'}",)
+        assert archive.formats == (f"RabbitMQ tracing log, {'JSON' if form == 'json' else 'text'}",)
         ((_, reader),) = archive.files
         result = read(reader, path, 1000)
         assert not result.bad

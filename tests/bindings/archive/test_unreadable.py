@@ -121,8 +121,8 @@ def test_a_folder_may_hold_files_of_all_formats(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_bytes(b"")
     (tmp_path / "notes").write_text("none of them")
     archive = detect(str(tmp_path), PLACES)
-    assert len(archive.names) == len(CONTENTS)
-    assert [Path(other).name for other in archive.other_names] == ["notes"]
+    assert len(archive.formats) == len(CONTENTS)
+    assert [Path(str(other)).name for other in archive.others] == ["notes"]
     assert inspect_splits(archive.plan()).records == len(CONTENTS)
 
 

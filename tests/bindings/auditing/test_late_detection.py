@@ -184,9 +184,9 @@ def test_a_folder_that_names_an_exchange_above_the_archive_is_no_part_of_it(
     monkeypatch.chdir(above)
     write(above / "in", [("", 0), ("a", KINDS.index({"exchange=x/day=1/theirs.parquet": _table(rkey=["k"])}))])
     (above / "in" / "b.parquet").write_bytes(_table(rkey=["k"]))
-    (other,) = [open_traffic(["in"]).archives[0].other_names]
+    (other,) = [open_traffic(["in"]).archives[0].others]
     with late(0):
-        assert open_traffic(["in"]).archives[0].other_names == other == ("in/b.parquet",)
+        assert open_traffic(["in"]).archives[0].others == other == ("in/b.parquet",)
 
 
 @pytest.mark.process

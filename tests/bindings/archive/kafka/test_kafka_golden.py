@@ -65,7 +65,7 @@ def read_facts(record: Record) -> tuple[Any, ...]:
 
 def read_all(folder: Path, split_bytes: int, mapping: FieldMapping = LITERAL.mapping) -> Read:
     archive = detect(str(folder), mapping)
-    assert (archive.names, archive.others) == (("Kafka segment",), ())
+    assert (archive.formats, archive.others) == (("Kafka segment",), ())
     parts = [read(form, path, split_bytes) for path, form in archive.files]
     skipped: Counter[str] = Counter()
     for part in parts:

@@ -70,7 +70,7 @@ def test_a_topics_log_is_read_as_the_consumer_of_the_release_reads_it(
     logs: Path, recorded: dict[str, Any], version: str, topic: str, split_bytes: int
 ) -> None:
     archive = detect(str(logs / version / f"{topic}-0"), MAPPING)
-    assert (archive.names, archive.others) == (("Kafka segment",), ())
+    assert (archive.formats, archive.others) == (("Kafka segment",), ())
     parts = [read(form, path, split_bytes) for path, form in archive.files]
     assert not [bad for part in parts for bad in part.bad]
     found = []

@@ -72,7 +72,7 @@ def test_all_that_a_broker_wrote_is_read(kafka: Server, topic: tuple[str, str], 
     ).split()
     copy_out(kafka, folder, tmp_path)
     archive = detect(str(tmp_path))
-    assert (archive.names, archive.others) == (("Kafka segment",), ())
+    assert (archive.formats, archive.others) == (("Kafka segment",), ())
     ((path, form),) = archive.files
     assert CODECS.index(codec) in codecs_in(Path(str(path)).read_bytes())
     result = read(form, path, 10_000)

@@ -54,7 +54,7 @@ def read_facts(record: Record) -> tuple[Any, ...]:
 
 def read_all(folder: Path, split_bytes: int = FILE_BYTES) -> Read:
     archive = detect(str(folder), LOG.mapping)
-    assert archive.names == ("RocketMQ commit log",)
+    assert archive.formats == ("RocketMQ commit log",)
     parts = [read(form, path, split_bytes) for path, form in archive.files]
     skipped: Counter[str] = Counter()
     for part in parts:

@@ -155,4 +155,4 @@ def test_a_log_is_no_segment_of_kafka_whatever_its_checksum_is(tmp_path: Path) -
     for n in range(200):
         record = message(0, "a", {}, b"%d" % n * 5000)
         (tmp_path / f"{n:020}").write_bytes(record[:9000])
-    assert detect(str(tmp_path)).names == ("RocketMQ commit log",)
+    assert detect(str(tmp_path)).formats == ("RocketMQ commit log",)

@@ -312,7 +312,7 @@ def test_a_store_is_an_archive_of_its_commit_log_alone(tmp_path: Path) -> None:
     store(tmp_path / "one", SENT)
     for path in (tmp_path, tmp_path / "one"):
         archive = detect(str(path))
-        assert archive.names == ("RocketMQ commit log",)
+        assert archive.formats == ("RocketMQ commit log",)
         assert [Path(str(file)).parent.name for file, _ in archive.files] == ["commitlog"]
         assert archive.others == ()
     assert is_store(str(tmp_path / "one"))

@@ -208,7 +208,7 @@ def test_each_message_that_was_sent_is_read_once(rocketmq_servers: list[Server],
         sent = Counter(name for answer in send_by_java(server) for name in answer["id"].split(","))
         log = containers.copy_out(server, f"{DATA}/commitlog", tmp_path)
         archive = detect(str(log.rename(tmp_path / server.version)), FieldMapping("topic", "=k"))
-        assert (archive.names, archive.others) == (("RocketMQ commit log",), ())
+        assert (archive.formats, archive.others) == (("RocketMQ commit log",), ())
         results = [read(form, path, 1 << 20) for path, form in archive.files]
         assert not [bad for result in results for bad in result.bad]
         records = [record for result in results for record in result.records]

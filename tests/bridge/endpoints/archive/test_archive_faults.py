@@ -528,14 +528,14 @@ async def test_an_archive_of_several_queues_notes_that_it_has_copies(tmp_path: P
         send_to(target, reports, numbered(2), queue, len(reports.confirmations) + 1)
         await reports.answers(len(reports.confirmations) + 2)
     await target.close()
-    assert (COPIES in detect(str(tmp_path / "a")).notes) is (len(queues) > 1)
+    assert (COPIES in detect(str(tmp_path / "a")).list_contents().notes) is (len(queues) > 1)
     topology = tmp_path / "t.bindings"
     topology.write_text('exchange "in": fanout\nqueue all\n"in" -> all\n')
     result = CliRunner().invoke(hashstar, ["audit", "--no-spark", "-t", str(topology), str(tmp_path / "a")])
     assert ("numbers of messages are too high" in " ".join(result.output.split())) is (len(queues) > 1)
     again = CliRunner().invoke(hashstar, ["archive", "convert", str(tmp_path / "a"), str(tmp_path / "b")])
     assert again.exit_code == 0
-    assert (COPIES in detect(str(tmp_path / "b")).notes) is (len(queues) > 1)
+    assert (COPIES in detect(str(tmp_path / "b")).list_contents().notes) is (len(queues) > 1)
 
 
 # Reads are bounded in bytes.
