@@ -105,7 +105,7 @@ class _AvroWalk:
         self.left = MAX_VALUES
 
     def take(self, size: int) -> bytes:
-        """Return so many bytes, and go behind them."""
+        """Return the next ``size`` bytes, and advance past them. Raises IndexError if there are fewer."""
         start, self.at = self.at, self.at + size
         if not start <= self.at <= len(self.body):
             raise IndexError

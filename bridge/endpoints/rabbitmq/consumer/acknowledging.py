@@ -31,7 +31,7 @@ class Acknowledging:
             self._next = asyncio.get_running_loop().call_soon(self._look)
 
     def is_due(self, count: int, prefetch: int) -> bool:
-        """Return whether so many deliveries of the prefetch are acknowledged in this look; else there is another."""
+        """Return whether ``count`` deliveries of a prefetch are acknowledged now; if not, schedule another look."""
         loop, due = asyncio.get_running_loop(), self._last_at + SECONDS
         if count < prefetch // MANY and loop.time() < due:
             self._next = loop.call_at(due, self._look)
