@@ -252,10 +252,10 @@ def restore_table(table: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the table of an object of encoded fields, as Spark writes a table to JSON; None for any other object.
 
     Each of its values is an object of a type and a text, of which Spark leaves out a null. A table of AMQP with such
-    tables only, of another program, looks the same, and is taken for one of these, as in Parquet. Raises InputError for
-    a text that is not of its type.
+    tables only, of another program, looks the same: ask only of a record that is known to be a row of ours. Raises
+    InputError for a text that is not of its type.
     """
-    if not table or not all(isinstance(each, Mapping) and _is_encoded(each) for each in table.values()):
+    if not is_encoded(table):
         return None
     restored: dict[str, Any] = {}
     for name, each in table.items():
@@ -264,7 +264,12 @@ def restore_table(table: Mapping[str, Any]) -> dict[str, Any] | None:
     return restored
 
 
-def _is_encoded(field: Mapping[str, Any]) -> bool:
+def is_encoded(table: Mapping[str, Any]) -> bool:
+    """Return whether an object has fields, each an object of a type of AMQP and a text."""
+    return bool(table) and all(isinstance(each, Mapping) and _is_field(each) for each in table.values())
+
+
+def _is_field(field: Mapping[str, Any]) -> bool:
     kind, text = field.get("type"), field.get("value")
     if not isinstance(kind, str) or kind not in TYPES or not field.keys() <= {"type", "value"}:
         return False

@@ -64,3 +64,8 @@ def format_minute(time: int) -> str:
     moment = EPOCH + timedelta(microseconds=min(max(time, EARLIEST_TIME), LATEST_TIME))
     # No strftime: where the C library does not, it pads no year before 1000.
     return moment.replace(tzinfo=None).isoformat(" ", "minutes")
+
+
+def format_position(source: str, offset: int | None) -> str:
+    """Return where a record is, for people."""
+    return source if offset is None else f"{source} at {offset}"

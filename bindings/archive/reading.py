@@ -82,7 +82,8 @@ class Bad(NamedTuple):
     """Bytes or a row that could not be read as a record."""
 
     source: str
-    offset: int
+    offset: int | None
+    """Where it is there, as the format counts; None if that is unknown, as in rows that name no place."""
     reason: str
     """A text without the position, so that equal reasons can be counted."""
     sample: bytes = b""

@@ -15,7 +15,8 @@ body               binary                      null: the archive has none, or on
 body_size          int64                       bytes; null: unknown
 routed_queues      list<string>                where the broker routed it; null: unknown, empty: nowhere
 source             string                      the file it was read from
-offset             int64                       where in the file: byte, line or offset, as the format counts
+offset             int64                       where in the file: byte, line or offset, as the format counts; null:
+                                               unknown
 =================  ==========================  =============================================================
 
 Bytes that are not UTF-8 are escaped in strings: see `bindings.archive.names`. To route through a topic, direct or
@@ -53,7 +54,7 @@ SCHEMA: Final = pa.schema([
     pa.field("body_size", pa.int64()),
     pa.field("routed_queues", pa.list_(pa.string())),
     pa.field("source", pa.string(), nullable=False),
-    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("offset", pa.int64()),
 ])  # fmt: skip
 """The schema of the rows that every format reads."""
 
@@ -83,7 +84,7 @@ class Record(NamedTuple):
     routed_queues: tuple[str, ...] | None = None
     """Queues that the broker routed it to; None if the archive does not record them."""
     source: str = ""
-    offset: int = 0
+    offset: int | None = None
 
     @property
     def lacks_body(self) -> bool:
@@ -120,7 +121,7 @@ class Rows:
         self._sizes: list[int | None] = []
         self._routed = ListBuilder()
         self._sources: list[str] | None = None
-        self._offsets: list[int] = []
+        self._offsets: list[int | None] = []
         self._bytes = 0
         """Total size of the bodies, in bytes."""
 
@@ -140,7 +141,7 @@ class Rows:
         size: int | None = None,
         has_body: bool = True,
         routed_queues: Sequence[str] | None = None,
-        offset: int = 0,
+        offset: int | None = None,
     ) -> None:
         """Add a record from ``source``. The body of a message with the header `TOMBSTONE` is null if it is empty.
 

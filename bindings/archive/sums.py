@@ -88,10 +88,14 @@ class Unread:
     def _add(self, reason: str, records: int, samples: tuple[Bad, ...]) -> None:
         self.bad[reason] += records
         if samples:
-            self.samples[reason] = tuple(sorted((*self.samples.get(reason, ()), *samples))[:SAMPLES])
+            self.samples[reason] = tuple(sorted((*self.samples.get(reason, ()), *samples), key=_order)[:SAMPLES])
         if len(self.bad) > REASONS + (OTHER in self.bad):
             last = max(self.bad.keys() - {OTHER})
             self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()))
+
+
+def _order(bad: Bad) -> tuple[str, int, bytes]:
+    return bad.source, -1 if bad.offset is None else bad.offset, bad.sample
 
 
 class FileKind(NamedTuple):

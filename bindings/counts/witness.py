@@ -28,7 +28,7 @@ class Witness(NamedTuple):
     message: Message
     """Only the parts that decide its route, and never its body."""
     source: str = ""
-    offset: int = 0
+    offset: int | None = None
     routed_queues: tuple[str, ...] | None = None
     """Queues in which the broker put it; None if the archive was read without them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from bindings.archive.figures import format_time
+from bindings.archive.figures import format_position, format_time
 from exchange.text.display import count_noun, count_rest, escape_line, list_some
 from exchange.values.forms import Form, Forms
 from exchange.values.json_text import draw_line
@@ -89,7 +89,7 @@ def format_bad(unread: Unread) -> Iterator[str]:
         for bad in unread.samples[reason]:
             drawing = draw_bad(bad).splitlines()[1:]
             sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample and not drawing else ""
-            yield f"  {escape_line(bad.source)} at {bad.offset}{sample}"
+            yield f"  {format_position(escape_line(bad.source), bad.offset)}{sample}"
             yield from drawing
     yield from count_rest(len(unread.bad), REASONS, " reasons", indent="bad: ")
 
@@ -106,8 +106,8 @@ class SampleJson(TypedDict):
 
     source: str
     """The file."""
-    offset: int
-    """A byte, line or offset, as the format counts."""
+    offset: int | None
+    """A byte, line or offset, as the format counts; null if unknown."""
     sample: str
     """How the record begins."""
 

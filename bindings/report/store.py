@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from bindings.archive.figures import format_time
+from bindings.archive.figures import format_position, format_time
 from bindings.report.inspection import format_bad
 from exchange.errors import HashstarError
 from exchange.text.display import clip_line, count_noun, count_rest, escape_line, list_some
@@ -170,7 +170,7 @@ def format_matches(matches: FoundMessages) -> Iterator[str]:
     if matches.others:
         yield f"passed over: {count_noun(matches.others, 'message')} with another key of the same hash"
     for bad in matches.problems:
-        yield f"bad: {escape_line(bad.reason)}: {escape_line(bad.source)} at {bad.offset}"
+        yield f"bad: {escape_line(bad.reason)}: {format_position(escape_line(bad.source), bad.offset)}"
 
 
 def list_bodies(message: CommitRecord) -> Iterator[tuple[int | None, str]]:

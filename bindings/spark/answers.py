@@ -131,7 +131,7 @@ class RowRouter:
         """Return an array of ``ANSWER``. Raises `bindings.archive.formats.foreign.WrongColumn`."""
         setup = self._setup.first(len(columns))
         batch = pa.RecordBatch.from_arrays([_hold_bytes(column) for column in columns], list(setup.names))
-        problems: dict[int, str] = {}
+        problems: dict[int | None, str] = {}
         records = pa.RecordBatch.from_pylist([], pa.schema([("offset", pa.int64())]))
         for item in read_foreign(batch, "", 0, setup.wanted, setup.places):
             if isinstance(item, Bad):

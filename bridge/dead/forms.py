@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from bindings.archive.figures import format_minute
+from bindings.archive.figures import format_minute, format_position
 from exchange.text.display import count_noun, count_rest, describe_exchange, escape_line
 from exchange.values.forms import Form, Forms, Screen
 
@@ -105,7 +105,7 @@ def describe_group(group: DeadGroup) -> Iterator[str]:
     if first is not None and last is not None:
         times = "" if group.tries < 2 else f"; up to {group.tries:,} times"
         yield f"{format_minute(first)} to {format_minute(last)}{times}"
-    yield f"an example: {group.source} at {group.offset}"
+    yield f"an example: {format_position(group.source, group.offset)}"
     if group.why:
         yield f"why: {group.why}"
     for ending in group.endings:

@@ -38,7 +38,7 @@ class Group:
     tries: int = 0
     source: str = ""
     """Where an example is, the first that was read."""
-    offset: int = 0
+    offset: int | None = None
     key: str = ""
     """The routing key of the example."""
     verdicts: Counter[Verdict] = field(default_factory=Counter)

@@ -200,5 +200,4 @@ class _StreamReader:
         content = ContentHeader(event.properties)
         exchange, key = (each.decode("utf-8", "surrogateescape") for each in (event.exchange, event.routing_key))
         message = build_lazy_message(exchange, key, content, b"")
-        offset = read_offset(content)
-        self._rows.add(message, _read_time(content), event.tag if offset is None else offset)
+        self._rows.add(message, _read_time(content), read_offset(content))

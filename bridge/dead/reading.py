@@ -76,7 +76,7 @@ class RowWriter:
         self._take = take
         self._read = read
 
-    def add(self, message: Message, time: int | None, offset: int) -> None:
+    def add(self, message: Message, time: int | None, offset: int | None) -> None:
         """Add a message; one with headers that cannot be read counts as bad."""
         self.count += 1
         try:

@@ -54,8 +54,9 @@ class DeadGroup:
     """Maximum number of tries, or of deaths in that queue for that reason, of one message; 0 where none is known."""
     source: str
     """File, queue, or topic with its partition, of a message of the group."""
-    offset: int
-    """Where it is there, as the format counts: a byte, a line, an offset; of a queue, its number from the head."""
+    offset: int | None
+    """Where it is there, as the format counts: a byte, a line, an offset; of a queue, its number from the head; null if
+    unknown."""
     example_key: str
     """Its routing key."""
     endings: tuple[Ending, ...]

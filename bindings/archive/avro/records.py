@@ -32,6 +32,7 @@ from bindings.archive.formats.foreign import (
     select_columns,
     shorten_error,
 )
+from bindings.archive.formats.row_lines import has_marks
 from bindings.archive.mapped import Bytes, Mapped, is_copied
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_place
@@ -156,6 +157,7 @@ class _BlockReader:
         self._columns = columns
         self._wanted = wanted
         self._places = places
+        self._own = has_marks(columns.schema.names)
         self._selected = select_columns(columns.schema.names, places, wanted)
         self._records: list[dict[str, Any]] = []
         self._row = self._bytes = 0
@@ -210,6 +212,6 @@ class _BlockReader:
         # Folders may give exchange and routing key; then no column may be read, and the nulls keep the number of rows.
         batch = pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(records))], [*self._selected, ""])
         try:
-            yield from read_foreign(batch, self._path, row, self._wanted, self._places)
+            yield from read_foreign(batch, self._path, row, self._wanted, self._places, own=self._own)
         except WrongColumn as error:
             yield Bad(self._path, row, shorten_error(error))

@@ -24,6 +24,7 @@ from bindings.archive.columns import (
     resolve_folders,
 )  # fmt: skip
 from bindings.archive.formats.foreign import WrongColumn, read_foreign, select_columns, shorten_error
+from bindings.archive.formats.row_lines import has_marks
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_path
 from bindings.archive.reading import Bad, Format, Item, Split, read_blocks, take_sample
@@ -103,7 +104,7 @@ class Delimited(Format):
             # Where names of folders are exchange and routing key, there may be no column; there are rows all the same.
             batch = pa.RecordBatch.from_arrays([*arrays, pa.nulls(len(rows))], [*(name for _, name in taken), ""])
             try:
-                yield from read_foreign(batch, split.source, start, wanted, places)
+                yield from read_foreign(batch, split.source, start, wanted, places, own=has_marks(header.names))
             except WrongColumn as error:
                 yield Bad(split.source, start, shorten_error(error))
                 return

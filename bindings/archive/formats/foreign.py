@@ -28,6 +28,7 @@ from bindings.archive.columns import (
     to_table,
 )
 from bindings.archive.fields import TABLE, TableBuilder, restore_table
+from bindings.archive.formats.row_lines import DOUBT, has_marks
 from bindings.archive.names import decode_bytes_array, escape
 from bindings.archive.reading import TEXTS_ONLY, Bad
 from bindings.archive.record import SCHEMA, UNHELD, make_empty_column, sift_rows
@@ -44,6 +45,9 @@ FIELD_OF: Final = {"time": "timestamp", "body_size": "size"}
 
 LISTS: Final = (*HEADERS, "routed_queues")
 """Columns that are taken only if they have these names, and lists of texts."""
+
+
+TABLES: Final = ("headers", "properties")
 
 
 class WrongColumn(pa.ArrowInvalid):  # type: ignore[misc]
@@ -68,6 +72,8 @@ def describe_columns(schema: pa.Schema, places: Mapping[str, str]) -> str:
     notes = [] if plain else [TAKEN + describe_places(places)]
     if _has_texts_only(schema, places):
         notes.append(TEXTS_ONLY)
+    if not has_marks(schema.names) and _has_encoded_fields(schema, places):
+        notes.append(DOUBT)
     return "; ".join(notes)
 
 
@@ -92,11 +98,21 @@ def _has_texts_only(schema: pa.Schema, places: Mapping[str, str]) -> bool:
     return items is not None and is_text(items)
 
 
+def _has_encoded_fields(schema: pa.Schema, places: Mapping[str, str]) -> bool:
+    """Return whether headers or properties are a struct of structs of a type and a value."""
+    kinds = [schema.field(place).type for field in TABLES if (place := places.get(field)) in schema.names]
+    structs = [[part.type for part in kind] for kind in kinds if pa.types.is_struct(kind)]
+    named = [[pa.types.is_struct(part) and [each.name for each in part] for part in parts] for parts in structs]
+    return any(parts and all(names == ["type", "value"] for names in parts) for parts in named)
+
+
 def read_foreign(
-    batch: pa.RecordBatch, path: str, row: int, wanted: Sequence[str], places: Mapping[str, str]
+    batch: pa.RecordBatch, path: str, row: int, wanted: Sequence[str], places: Mapping[str, str], *, own: bool = False
 ) -> Iterator[pa.RecordBatch | Bad]:
     """Yield the records of rows, and `Bad` for each row that is none; ``row`` is the number of the first one.
 
+    ``own`` is whether they are rows of our schema, of which headers may be objects of types and texts: by the columns
+    of the file, `bindings.archive.formats.row_lines.has_marks` says so.
     Raises WrongColumn, or another ArrowException, for a column of another type than its field needs.
     """
     if (held := _without_views(batch.schema)) != batch.schema:  # most functions of Arrow know no views
@@ -111,9 +127,9 @@ def read_foreign(
     built: dict[str, pa.Array] = {name: array.filter(can_route) for name, array in texts.items()}
     built["source"] = pa.array([escape(path)] * batch.num_rows, pa.string())
     built["offset"] = numbers
-    for name in ("headers", "properties"):
+    for name in TABLES:
         if name in places and (name in wanted or (name == "headers" and HEADERS.keys() & {*wanted})):
-            built[name] = _convert(batch, places[name], name, partial(_tables, wrong=wrong))
+            built[name] = _convert(batch, places[name], name, partial(_tables, wrong=wrong, own=own))
             if name == "headers":
                 keys = find_keys(built[name])
                 built |= keys.columns
@@ -332,9 +348,9 @@ CONVERSIONS: Final[Mapping[str, Callable[..., pa.Array]]] = {
 }
 
 
-def _tables(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.MapArray:
-    if (own := _find_own_tables(array)) is not None:
-        return own
+def _tables(array: pa.Array, name: str, *, wrong: dict[int, str], own: bool) -> pa.MapArray:
+    if (tables := _find_own_tables(array)) is not None:
+        return tables
     if pa.types.is_map(array.type):
         keys, values = _decode(array.keys), _decode(array.items)
         if pa.types.is_string(keys.type) and pa.types.is_string(values.type):
@@ -347,12 +363,12 @@ def _tables(array: pa.Array, name: str, *, wrong: dict[int, str]) -> pa.MapArray
     if is_text(array.type):
         coded = array.dictionary_encode()
         reasons: dict[int, str] = {}
-        tables = _each(coded.dictionary, name, reasons)
+        tables = _each(coded.dictionary, name, reasons, own=own)
         rows = pc.fill_null(coded.indices, len(coded.dictionary))
         if reasons:
             wrong |= {row: reasons[code] for row, code in enumerate(rows.to_pylist()) if code in reasons}
         return pa.concat_arrays([tables, make_empty_column("headers", 1)]).take(rows)
-    return _each(array, name, wrong)
+    return _each(array, name, wrong, own=own)
 
 
 def _find_own_tables(array: pa.Array) -> pa.Array | None:
@@ -379,7 +395,7 @@ def _is_long(names: pa.StringArray) -> bool:
     return (pc.max(pc.binary_length(names)).as_py() or 0) > SHORTSTR_BYTES
 
 
-def _each(array: pa.Array, name: str, wrong: dict[int, str]) -> pa.MapArray:
+def _each(array: pa.Array, name: str, wrong: dict[int, str], *, own: bool) -> pa.MapArray:
     """Convert row by row."""
     drop_nulls = pa.types.is_struct(array.type)  # a struct has all its fields in each row
     builder = TableBuilder()
@@ -388,7 +404,7 @@ def _each(array: pa.Array, name: str, wrong: dict[int, str]) -> pa.MapArray:
             table = to_table(value, name)
             if drop_nulls:
                 table = {key: each for key, each in table.items() if each is not None}
-            if not pa.types.is_map(array.type) and (restored := restore_table(table)) is not None:
+            if own and (restored := restore_table(table)) is not None:
                 table = restored
             elif isinstance(value, str | bytes):
                 table = dict(getattr(decode_message({name: table}), name))

@@ -10,12 +10,13 @@
                    null, 0 means the null value of a record of Kafka
 ``body_truncated`` true where the body is missing, or only its beginning is there
 ``routed_queues``  names of the queues that the broker routed it to
-``origin``         ``{"source": file, "offset": place}``; by default this file and the byte at which the line begins
+``origin``         ``{"source": file, "offset": place}``, without an offset that is unknown; by default this file and
+                   the byte at which the line begins
 
 Unknown fields are ignored. Names and keys have at most 255 bytes, as in AMQP, except in lines with an ``origin``: names
 that were copied from an archive of Kafka or RocketMQ may be longer. A line with the firehose's exchange is unwrapped:
-see `bindings.archive.rabbitmq.firehose`. Rows of columns, as Spark writes them, are records, too, and so are lines with
-their headers: see `bindings.archive.formats.row_lines`.
+see `bindings.archive.rabbitmq.firehose`. Rows of columns, as Spark writes them, are records, too: see
+`bindings.archive.formats.row_lines`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from bindings.archive.formats.record_line import Recorded, RecordLine
-from bindings.archive.formats.row_lines import is_row, read_row, restore_line
+from bindings.archive.formats.record_line import OriginJson, Recorded, RecordLine
+from bindings.archive.formats.row_lines import DOUBT, Origin, is_doubtful, is_row, read_row
 from bindings.archive.names import escape, has_nul
 from bindings.archive.nesting import LINE_FEED, is_flat, parse_json, split_joined
 from bindings.archive.places import AnyPath, Place
@@ -50,6 +51,7 @@ from bindings.archive.reading import (
 )  # fmt: skip
 from bindings.archive.record import SCHEMA, Record, Rows, make_empty_column
 from bindings.archive.times import EPOCH, MICROSECOND, parse_time
+from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
 from exchange.limits import SHORTSTR_BYTES
 from exchange.values.field_json import decode_message, encode_fields, encode_message
@@ -65,8 +67,10 @@ KNOWN: Final = pa.schema([
 ])  # fmt: skip
 """Fields that Arrow reads exactly as `add_line` does; headers must be empty, since Arrow would guess types."""
 
-SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated", "cc"})
+SLOW_FIELDS: Final = frozenset({"size", "routed_queues", "origin", "body_truncated", "cc", "bcc", "body_size"})
 """Fields that only `add_line` reads."""
+LINES: Final = 20
+"""Number of lines whose fields are looked at."""
 SURE_SECONDS: Final = 9e9
 """Seconds less than this have exact microseconds as a double."""
 
@@ -82,11 +86,14 @@ class JsonLines(Format):
 
     def recognises(self, head: bytes, path: AnyPath) -> bool:
         """Return whether the first JSON object in the first lines has an exchange or a routing key."""
-        first = next(parse_objects(head.split(b"\n", 20)[:20]), {})
+        first = next(parse_objects(head.split(b"\n", LINES)[:LINES]), {})
         return "exchange" in first or "routing_key" in first
 
     def resembles(self, head: bytes, path: AnyPath) -> bool:
         return any("exchange" in value and "routing_key" in value for value in parse_objects(head.split(b"\n")))
+
+    def note_of(self, path: Place) -> str:
+        return self.note or note_doubt(read_head(path))
 
     def plan(self, path: Place, split_bytes: int = SPLIT_BYTES) -> list[Split]:
         return plan_ranges(path, split_bytes)
@@ -168,6 +175,11 @@ def parse_objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             yield value
 
 
+def note_doubt(head: bytes) -> str:
+    """Return the note of a file in whose first lines are records that may be rows of our schema; "" without such."""
+    return DOUBT if any(is_doubtful(each) for each in parse_objects(head.split(b"\n", LINES)[:LINES])) else ""
+
+
 def _is_utf8(data: bytes) -> bool:
     if data.isascii():
         return True
@@ -193,12 +205,12 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
         if value.get(name) is None:
             raise InputError(f"no {name}")
     origin = value.get("origin")
-    if origin is None:
-        if is_row(value):
-            rows.add_record(read_row(value))
-            return None
-        value = restore_line(value)
-    is_copied = type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) is int
+    if origin is None and is_row(value):
+        rows.add_record(read_row(value, Origin(rows.source, place)))
+        return None
+    is_copied = (
+        type(origin) is dict and type(origin.get("source")) is str and type(origin.get("offset")) in (int, type(None))
+    )
     message = decode_message(value, any_length=is_copied)
     time = parse_time(value.get("timestamp"))
     if message.exchange == firehose.EXCHANGE:
@@ -220,7 +232,7 @@ def add_line(rows: Rows, value: Any, place: int) -> Skipped | None:
     has_body = value.get("body_truncated") is not True and (value.get("body") is not None or is_empty)
     queues = None if routed is None else tuple(routed)
     if type(origin) is dict and is_copied:
-        rows.add_record(Record(message, time, vhost, size, has_body, queues, origin["source"], origin["offset"]))
+        rows.add_record(Record(message, time, vhost, size, has_body, queues, origin["source"], origin.get("offset")))
     else:
         rows.add(message, time, vhost, size, has_body, queues, place)
     return None
@@ -248,7 +260,10 @@ def encode_line(record: Record) -> bytes:
         fields["size"] = 0
     if routed is not None:
         fields["routed_queues"] = list(routed)
-    line: RecordLine = {**fields, "origin": {"source": source, "offset": offset}}
+    origin: OriginJson = {"source": source}
+    if offset is not None:
+        origin["offset"] = offset
+    line: RecordLine = {**fields, "origin": origin}
     return encode_fields(line)
 
 

@@ -24,7 +24,8 @@ from bindings.archive.columns import (
     to_line,
     to_table,
 )  # fmt: skip
-from bindings.archive.formats.json_lines import JsonLines, add_line, parse_objects, read_lines
+from bindings.archive.formats.json_lines import LINES, JsonLines, add_line, note_doubt, parse_objects, read_lines
+from bindings.archive.formats.row_lines import is_row, restore_row
 from bindings.archive.kafka.rows import ESCAPED
 from bindings.archive.mapping import RECORDS_NOTE, USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_place
@@ -38,9 +39,6 @@ from exchange.limits import RECORD_BYTES
 SEARCHED: Final = 4 << 20
 """Number of bytes that are searched for the first lines, and for a column that the user names; a first line may have
 more."""
-LINES: Final = 20
-"""Number of lines whose fields are looked at."""
-
 VALUES: Final = ("payload", "value")
 TIMES: Final = ("ts", "timestamp", "time")
 
@@ -70,7 +68,8 @@ class MappedLines(JsonLines):
         return self.recognises(head, path)
 
     def note_of(self, path: Place) -> str:
-        return TAKEN + describe_places(self._places(_names_of(path), path))
+        doubt = note_doubt(read_head(path))
+        return TAKEN + describe_places(self._places(_names_of(path), path)) + (f"; {doubt}" if doubt else "")
 
     def list_columns(self, path: Place) -> Sequence[str]:
         objects = _parse_lines(read_first_lines(path), None)  # of all lines: some columns may begin late
@@ -91,7 +90,14 @@ class MappedLines(JsonLines):
         def add(rows: Rows, value: Any, place: int) -> Skipped | None:
             if type(value) is not dict:
                 raise InputError("not an object")
-            return add_line(rows, to_line(value, places_in((*value,))), place)
+            places = places_in((*value,))
+            if not is_row(value):
+                return add_line(rows, to_line(value, places), place)
+            row = restore_row(value)
+            line = to_line(row, places)
+            if "body" in line and places["body"] == "body":
+                line["body"] = row["body"]
+            return add_line(rows, line, place)
 
         return read_lines(split, columns, add)
 

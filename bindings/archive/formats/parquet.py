@@ -30,6 +30,7 @@ from bindings.archive.formats.foreign import (
     select_columns,
     shorten_error,
 )
+from bindings.archive.formats.row_lines import has_marks
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import SETTLED_SECONDS, AnyPath, Place, RemoteFile, open_file, open_table
 from bindings.archive.reading import (
@@ -250,7 +251,7 @@ def _read_group(
                 batch.validate(full=True)
                 yield from sift_rows(_cast_columns(batch.select(wanted)), path, row)
             else:
-                yield from read_foreign(batch, path, row, wanted, places)
+                yield from read_foreign(batch, path, row, wanted, places, own=has_marks(names))
             row += batch.num_rows
     except WrongColumn as error:
         yield Bad(path, row, shorten_error(error))

@@ -15,7 +15,8 @@ class OriginJson(TypedDict):
 
     source: str
     """The file."""
-    offset: int
+    offset: NotRequired[int]
+    """Its place there; absent if unknown."""
 
 
 class Recorded(BodilessJson):

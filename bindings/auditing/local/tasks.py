@@ -179,7 +179,9 @@ def check_bad(account: Account, allowed: int | None) -> None:
         return
     (reason, _), *_ = account.unread.bad.most_common(1)
     first = account.unread.samples[reason][0]
-    raise TooManyBad(f"more than {allowed:,} bad records, such as that at {first.offset} in {first.source}: {reason}")
+    place = first.source if first.offset is None else f"at {first.offset} in {first.source}"
+    such = f", such as that {place}" if place else ""
+    raise TooManyBad(f"more than {allowed:,} bad records{such}: {reason}")
 
 
 class _BadRecordFile:
@@ -284,7 +286,12 @@ def decode_account(value: Mapping[str, Any]) -> Account:
         raise ValueError("a count or a time that is none")
     bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
     samples = {
-        reason: tuple([Bad(str(source), int(at), str(why), b64decode(data)) for source, at, why, data in listed])
+        reason: tuple(
+            [
+                Bad(str(source), None if at is None else int(at), str(why), b64decode(data))
+                for source, at, why, data in listed
+            ]
+        )
         for reason, (_, listed) in value["bad"].items()
     }
     span = Span(value["records"], value["first"], value["last"])

@@ -320,7 +320,7 @@ def _fill_keys(batch: pa.RecordBatch, account: Account) -> pa.RecordBatch:
 
 def _add_bad(account: Account, rows: pa.RecordBatch, reasons: Sequence[str]) -> None:
     names = rows.schema.names
-    of_row = {"source": "", "offset": 0, "count": 1}
+    of_row = {"source": "", "offset": None, "count": 1}
     columns = [
         rows.column(name).to_pylist() if name in names else [usual] * rows.num_rows for name, usual in of_row.items()
     ]
@@ -349,7 +349,7 @@ def _count_groups(
         lost = batch.filter(reasons.is_valid())
         for reason, records in zip(lost.column("reason").to_pylist(), lost.column("count").to_pylist(), strict=True):
             if reason == INCOMPLETE:
-                account.unread.add_bad(Bad("", 0, reason), records)
+                account.unread.add_bad(Bad("", None, reason), records)
             else:
                 account.unread.skipped[reason] += records
         batch = batch.filter(reasons.is_null())

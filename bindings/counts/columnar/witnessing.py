@@ -89,7 +89,7 @@ class Witnesses:
         chosen = batch.take(pa.array(rows[better]))
         names = chosen.schema.names
         sources = decode_dictionary(chosen.column("source")).to_pylist() if "source" in names else [""] * len(better)
-        offsets = chosen.column("offset").to_pylist() if "offset" in names else [0] * len(better)
+        offsets = chosen.column("offset").to_pylist() if "offset" in names else [None] * len(better)
         routed = chosen.column("routed_queues").to_pylist() if "routed_queues" in names else [None] * len(better)
         columns = zip(better, build_messages(chosen, np.arange(len(better))), sources, offsets, routed, strict=True)
         for at, message, source, offset, queues in columns:

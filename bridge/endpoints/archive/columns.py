@@ -88,25 +88,30 @@ def _make_batch(messages: Sequence[Outgoing], folders: Mapping[str, str], now: i
         pa.array([message.body for message in bare], pa.binary()),
         to_text_array([delivery.identity for delivery in deliveries]),
         to_text_array([source for source, _ in places]),
-        _integers([number for _, number in places], 0),
+        _integers([number for _, number in places], None),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SPOOLED)
 
 
-def _find_place(delivery: Delivery) -> tuple[str, int]:
-    """Return where a message was read, and its number there: of a record of an archive, the one in its file."""
+def _find_place(delivery: Delivery) -> tuple[str, int | None]:
+    """Return where a message was read, and its number there: of a record of an archive, the one in its file.
+
+    The number is None where the origin does not name it: positions may count anything, as the tags of deliveries do,
+    which begin anew with each connection.
+    """
     position = delivery.position
-    number = position.number if isinstance(position, RecordPosition) else position if type(position) is int else 0
+    number = position.number if isinstance(position, RecordPosition) else position
     source, _, written = delivery.origin.rpartition(" at ")  # which may be in the name of a queue or a file, too
-    return source if written == str(number) else delivery.origin, number
+    return (source, number) if written == str(number) else (delivery.origin, None)
 
 
-def _integers(values: list[int], otherwise: int) -> pa.Int64Array:
+def _integers(values: Sequence[int | None], otherwise: int | None) -> pa.Int64Array:
     """Return a column of integers, with ``otherwise`` in the place of those of more than 64 bits."""
     try:
         return pa.array(values, pa.int64())
     except OverflowError:
-        return pa.array([value if -(1 << 63) <= value < 1 << 63 else otherwise for value in values], pa.int64())
+        fits = [value is None or -(1 << 63) <= value < 1 << 63 for value in values]
+        return pa.array([value if fit else otherwise for value, fit in zip(values, fits, strict=True)], pa.int64())
 
 
 def _folder_of(outgoing: Outgoing, folders: Mapping[str, str]) -> str:

@@ -265,7 +265,7 @@ def test_bad_records_are_counted_and_written_to_a_folder(spark: SparkSession, sp
     assert sum(found.values[0].unread.bad.values()) == 4
     kept = [json.loads(line) for path in sorted(aside.iterdir()) for line in path.read_text().splitlines()]
     samples = [bad for listed in account.unread.samples.values() for bad in listed]
-    assert sorted(each["offset"] for each in kept) == sorted(bad.offset for bad in samples)
+    assert sorted(each["offset"] for each in kept) == sorted(bad.offset or 0 for bad in samples)
     assert {each["source"] for each in kept} == {str(spoilt)}
     with pytest.raises(InputError, match="exists already"):
         run(spark, archive, [COVERAGE], keep_bad=str(aside))

@@ -73,6 +73,7 @@ def test_grouping_equals_a_slow_count(batches: list[list[Message]]) -> None:
     assert {death: each.count for death, each in found.items()} == count(each for batch in batches for each in batch)
     assert (grouping.ungrouped, grouping.looked_at) == (0, sum(map(len, batches)))
     for death, each in found.items():  # the example is a message of the group, with its own key
+        assert each.offset is not None
         example = batches[int(each.source.removeprefix("file "))][each.offset]
         headers = {name: encode_field(value)[1] for name, value in example.headers.items()}
         assert find_death(headers, example.exchange, example.routing_key) == (death, each.key)

@@ -96,5 +96,5 @@ def _record(message: Message, time: int | None, vhost: str | None, size: int | N
 
 RECORDS = st.builds(
     _record, MESSAGES, TIMES, st.none() | NAMES, st.none() | st.integers(0, 2**63 - 1),
-    st.none() | st.lists(NAMES, max_size=3).map(tuple), NAMES, st.integers(0, 2**63 - 1),
+    st.none() | st.lists(NAMES, max_size=3).map(tuple), NAMES, st.none() | st.integers(0, 2**63 - 1),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bindings.archive.figures import to_percent
+from bindings.archive.figures import format_position, to_percent
 from bindings.report.forms.terminal import traffic, verdicts
 from bindings.report.forms.terminal.cells import LONGEST, draw_bar, indent
 from bindings.report.forms.terminal.view import ReportView
@@ -52,7 +52,8 @@ def show_head(view: ReportView) -> Iterator[RenderableType]:
         for bad in unread.samples.get(reason, ())[:1]:
             drawing = draw_bad(bad)
             sample = drawing or f": {clip_line(bad.sample.decode('utf-8', 'replace'), LONGEST)}"
-            yield indent(Text(f"{clip_line(bad.source, LONGEST)} at {bad.offset}{sample}", style="dim"), 4)
+            position = format_position(clip_line(bad.source, LONGEST), bad.offset)
+            yield indent(Text(f"{position}{sample}", style="dim"), 4)
     yield from view.more(len(unread.bad))
     for caveat in report.caveats:
         grid = Table.grid(padding=(0, 1))

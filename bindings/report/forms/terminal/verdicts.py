@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from bindings.archive.figures import format_share
+from bindings.archive.figures import format_position, format_share
 from bindings.checking.rules.table import SEVERITIES
 from bindings.counts.changes import summarize_changes
 from bindings.report.forms.terminal.cells import LONGEST, indent, make_heading, make_pairs, show_finding
@@ -38,7 +38,7 @@ def show_verification(view: ReportView) -> Iterator[RenderableType]:
         text = Text(clip_line(describe_difference(difference), 3 * LONGEST))
         for witness in evidence.witnesses[:1]:
             key = clip_line(witness.message.routing_key, LONGEST)
-            position = f"{clip_line(witness.source, LONGEST)} at {witness.offset}" if witness.source else ""
+            position = format_position(clip_line(witness.source, LONGEST), witness.offset) if witness.source else ""
             text.append(f"\nas '{key}' {position}", style="dim")
         grid.add_row(f"{evidence.messages:,}", text)
     yield indent(grid, 2)

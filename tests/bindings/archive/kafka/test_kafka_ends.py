@@ -39,7 +39,7 @@ def end(producer: int, offset: int, *, commit: bool) -> bytes:
     return of_producer(producer, batch(offset, [KafkaRecord(0, key=key)], flags=TRANSACTION | CONTROL))
 
 
-def committed(folder: Path, *batches: bytes) -> list[int]:
+def committed(folder: Path, *batches: bytes) -> list[int | None]:
     """Return the offsets of the records that are read of a segment: those of committed transactions."""
     path = folder / "orders-0" / f"{0:020}.log"
     path.parent.mkdir(exist_ok=True)

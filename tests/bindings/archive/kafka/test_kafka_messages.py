@@ -60,7 +60,7 @@ def read_facts(result: Read) -> list[tuple[Any, ...]]:
     return [(record.offset, record.time, *strip_marks(record)[:2]) for record in result.records]
 
 
-def bad_facts(result: Read) -> list[tuple[int, str]]:
+def bad_facts(result: Read) -> list[tuple[int | None, str]]:
     return [(bad.offset, bad.reason) for bad in result.bad]
 
 

@@ -41,7 +41,7 @@ def read_topic(broker: OldBroker, topic: str) -> Iterator[OldRecord]:
             for record in to_records(item):
                 key, value, _ = strip_marks(record)
                 moment = -1 if record.time is None else record.time // 1000
-                yield OldRecord(topic, record.offset, moment, "", text(key), text(value))
+                yield OldRecord(topic, record.offset or 0, moment, "", text(key), text(value))
 
 
 @pytest.mark.timeout(3600)

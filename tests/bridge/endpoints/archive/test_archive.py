@@ -150,7 +150,7 @@ def test_rows_of_a_spool_equal_those_made_of_the_messages(headers: dict[str, Any
     message = build_lazy_message("e", "k", ContentHeader.encode(headers, properties), b"body")
     rows = Rows("somewhere")
     try:
-        rows.add(message, NOON, offset=3)
+        rows.add(message, NOON)
         "".join([text for text in properties.values() if isinstance(text, str)]).encode()
     except (InputError, UnicodeEncodeError):
         return  # the next tests have those

@@ -70,12 +70,13 @@ def make_outgoing(message: Message, **known: Any) -> Outgoing:
 @pytest.mark.parametrize("odd", [2**63, 1_763_800_000_000_000 * 1_000_000, -(2**63) - 1, 2**80])
 def test_a_message_whose_time_or_position_has_more_than_64_bits_is_archived(odd: int) -> None:
     messages = numbered(3)
-    outgoing = [make_outgoing(messages[0], time=NOON, position=1), make_outgoing(messages[1], time=odd, position=odd)]
-    outgoing.append(make_outgoing(messages[2], time=NOON + 1, position=2))
+    outgoing = [make_outgoing(messages[0], time=NOON, position=1, origin="t at 1")]
+    outgoing.append(make_outgoing(messages[1], time=odd, position=odd, origin=f"t at {odd}"))
+    outgoing.append(make_outgoing(messages[2], time=NOON + 1, position=2, origin="t at 2"))
     made = prepare_batch(outgoing, {"queue": ""}, NOON + 5)
     assert not made.refused
     assert made.batch.column("time").to_pylist() == [NOON, NOON + 5, NOON + 1]
-    assert made.batch.column("offset").to_pylist() == [1, 0, 2]
+    assert made.batch.column("offset").to_pylist() == [1, odd if abs(odd) < 2**63 else None, 2]
 
 
 @pytest.mark.parametrize(("time", "kept"), [(None, NOON), (0, 0), (-1, -1)])
@@ -89,14 +90,16 @@ def test_only_a_time_that_is_unknown_becomes_that_of_writing(time: int | None, k
     [
         ("orders-3 at 1207", 1207, "orders-3", 1207),
         ("orders at broker:3 at 7", 7, "orders at broker:3", 7),
-        ("queue orders", 4, "queue orders", 4),
-        ("queue tea at 5", 6, "queue tea at 5", 6),
+        ("queue orders", 4, "queue orders", None),
+        ("queue tea at 5", 6, "queue tea at 5", None),
+        ("orders-3 at 1207", (4, 1207), "orders-3 at 1207", None),
+        ("", None, "", None),
         ("day at 1.jsonl at 0", RecordPosition(9, NEW_FILE, 0), "day at 1.jsonl", 0),
         ("a.jsonl at 12", RecordPosition(3, NEW_FILE, 12), "a.jsonl", 12),
     ],
 )
-def test_an_archived_message_has_its_source_and_its_number_there(
-    origin: str, position: Any, source: str, number: int
+def test_an_archived_message_has_its_source_and_its_number_there_or_null_if_that_is_unknown(
+    origin: str, position: Any, source: str, number: int | None
 ) -> None:
     outgoing = make_outgoing(Message("x", "k"), origin=origin, position=position)
     made = prepare_batch([outgoing], {"queue": ""}, NOON)
