@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from bindings.archive.figures import format_position
 from bindings.archive.formats.detect import detect
 from bridge.aside import call_aside
 from bridge.endpoint import Delivery, Disconnected, EndOfStream, Finding, Place, Source
@@ -194,7 +195,7 @@ class ArchiveSource(Source):
     def _take(self, chunk: Chunk) -> None:
         """Make deliveries of the records of a chunk, and count those that are left out."""
         for bad in chunk.unreadable:
-            self._leave_out(bad.reason, f"{bad.source} at {bad.offset}")
+            self._leave_out(bad.reason, format_position(bad.source, bad.offset))
         for reason, count in chunk.skipped:
             self.skipped[reason] += count
         lane, file = self._lane, chunk.file.name
