@@ -273,11 +273,15 @@ def _rows_at_once(group: pq.RowGroupMetaData) -> int:
 
 
 def _cast_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Cast the columns of a batch to the types of `SCHEMA`; dictionary-encoded texts stay encoded."""
-    fields = [
-        field if _decode_type(field.type) == SCHEMA.field(field.name).type else SCHEMA.field(field.name)
-        for field in batch.schema
-    ]
+    """Cast the columns of a batch to the types of `SCHEMA`; dictionary-encoded texts stay encoded.
+
+    Files of releases in which a column allowed no null are cast to the present one, so that batches of both are alike.
+    """
+    fields = []
+    for field in batch.schema:
+        ours = SCHEMA.field(field.name)
+        is_ours = _decode_type(field.type) == ours.type
+        fields.append(field.with_nullable(field.nullable or ours.nullable) if is_ours else ours)
     return batch.cast(pa.schema(fields))
 
 

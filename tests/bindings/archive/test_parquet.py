@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.formats import parquet
-from bindings.archive.formats.parquet import OPEN_DAYS, Parquet, ParquetWriter
+from bindings.archive.formats.conversion import convert
+from bindings.archive.formats.detect import detect
+from bindings.archive.formats.parquet import BIAS_KEY, FORMAT_KEY, OPEN_DAYS, VERSION, Parquet, ParquetWriter
 from bindings.archive.reading import Bad, Bias, Split
 from bindings.archive.record import SCHEMA, Record, build_batch, to_records
 from exchange.values.field_values import Typed
@@ -203,3 +205,18 @@ def test_a_footer_is_parsed_once_until_its_file_changes(tmp_path: Path, monkeypa
             assert len(read(Parquet(), str(path)).records) == rows
             assert Parquet().note_of(str(path)) == "columns taken: exchange = exchange, routing_key = rkey"
             assert len(parsed) == count
+
+
+def test_files_of_releases_that_always_had_an_offset_are_read_and_converted_beside_others(tmp_path: Path) -> None:
+    old, new = record(1, 0)._replace(offset=3), record(2, 0)._replace(offset=None)
+    metadata = {FORMAT_KEY: VERSION, BIAS_KEY: b"EVERYTHING"}
+    schema = SCHEMA.set(SCHEMA.get_field_index("offset"), pa.field("offset", pa.int64(), nullable=False))
+    rows = pa.Table.from_arrays(build_batch([old]).columns, schema=schema.with_metadata(metadata))
+    (tmp_path / "in").mkdir()
+    pq.write_table(rows, tmp_path / "in" / "old.parquet")
+    with ParquetWriter(tmp_path / "in" / "new", Bias.EVERYTHING) as writer:
+        writer.write(build_batch([new]))
+    convert(detect(str(tmp_path / "in")), tmp_path / "out")
+    for folder in ("in", "out"):
+        found = [each for path in files(tmp_path / folder) for each in read(Parquet(), path).records]
+        assert {each.offset for each in found} == {3, None}, folder
