@@ -300,7 +300,7 @@ LOSSES: Final[list[Mutant]] = [
         ("a broker without PLAIN has none", '"could not negotiate use of the"', '"never there"'),
         (
             "whatever fails without a descriptor has its own",
-            "if words is not None and words != DESCRIPTORS and not _has_descriptors():",
+            "if words != DESCRIPTORS and not _has_descriptors():",
             "if False:",
         ),
     ),
