@@ -72,17 +72,6 @@ for package in ("exchange", "bindings", "bridge"):
 """Imports all modules but the plugin of pytest, adapters, and what derives from packages that ask sys.platform what
 they may import: Spark needs resource here, and mcp fcntl."""
 
-CONFIG = """\
-[topology]
-queue = "all"
-
-[sources.orders]
-url = "archive:{source}"
-
-[targets.copy]
-url = "archive:{target}"
-"""
-
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run this Python without what Windows does not have."""

@@ -29,7 +29,6 @@ from tests.support.program import run_program
 from tests.support.recorded_management import RECORDINGS, recorded_broker
 from tests.support.tiers import examples, some
 
-ORDERS = Path(__file__).parents[2] / "examples/orders"
 NAMES = ("a", "b", "c")
 KEYS = ("x", "x.y", "z")
 RABBIT = "rabbitmq.com/v1beta1"

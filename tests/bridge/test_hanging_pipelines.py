@@ -33,7 +33,6 @@ from tests.support.syntax import read_modules, walk
 from tests.support.unique import free_port
 from tests.support.waiting import find_limit, until
 
-ROOT = Path(__file__).parents[2]
 MANY = min(32, (os.cpu_count() or 1) + 4) + 2
 """Number of endpoints that hang: more than there are threads in a loop's executor."""
 RECORD = '{"exchange": "events", "routing_key": "k", "body": "x"}\n'

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 
@@ -19,8 +17,6 @@ from exchange.amqp import ContentHeader, build_lazy_message, get_content
 from exchange.errors import HashstarError
 from exchange.values.message import Message
 from tests.fuzz.target import cut, text_of
-
-HEADER: Final = struct.Struct(">hh")
 
 
 def amqp_abroad(data: bytes) -> None:

@@ -22,16 +22,11 @@ from exchange.entities.entities import Destination
 from exchange.errors import BrokerError
 from tests.support.tiers import examples
 
-WORDS = ("a", "b")
 PATTERN_WORDS = ("a", "b", "*", "*", "#", "#")
 TYPES = ("topic", "topic", "topic", "direct", "fanout", "x-recent-history")
 KEYS = [".".join(words) for length in range(6) for words in product(("a", "b", "c", ""), repeat=length)]
 KEYS = list(dict.fromkeys(KEYS))
 """The words of the patterns, another one, and the empty one."""
-
-
-def keys_of(topology: Topology, key_pool: list[str]) -> list[str]:
-    return [*key_pool, *topology.queues]
 
 
 def drawn(rng: Random, exchanges: int = 4, queues: int = 3, bindings: int = 9) -> Topology:

@@ -17,9 +17,6 @@ policy p: "^orders", exchanges, alternate-exchange = "amq.fanout"
 """
 
 
-BINDINGS = 'orders -> billing: "order.#", "paid"\n'
-
-
 def orders() -> Topology:
     return Document.loads(ORDERS).topology()
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bindings.cli import find_command
 from bindings.sources.recording.model import (
     ACCEPTED,
     RecordedAnswer,
@@ -29,7 +28,6 @@ from tests.support.cases import with_each
 from tests.support.program import invoke
 from tests.support.recordings import SHOP, publishing, recording, request, text_of
 
-UPGRADE = find_command("upgrade")
 QUORUM = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
 ACTIVE = {"x-single-active-consumer": True}

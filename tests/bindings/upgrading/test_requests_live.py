@@ -24,7 +24,6 @@ import pika.exceptions
 import pytest
 
 from bindings.applying.address import Addresses
-from bindings.cli import find_command
 from bindings.sources.recording.model import Recording
 from bindings.upgrading.live.comparing import ask_broker
 from bindings.upgrading.live.fresh_host import PREFIX
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 REQUESTS = int(os.environ.get("HASHSTAR_UPGRADE_REQUESTS", "240"))
 """Number of random requests for each broker."""
 ROUND = 40
-UPGRADE = find_command("upgrade")
 NAME = unique_name("record")
 ROOT = Path(__file__).parents[3]
 

@@ -7,11 +7,8 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
 
 from tests.support.waiting import find_limit
-
-T = TypeVar("T")
 
 
 class Relay:

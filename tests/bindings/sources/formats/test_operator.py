@@ -21,7 +21,6 @@ from exchange.errors import InputError
 from tests.support.program import run_program
 
 OPERATOR = FORMATS["operator"]
-REFERENCE = "  rabbitmqClusterReference: {name: rabbit}\n"
 
 
 def one(kind: str, spec: str, cluster: str = "rabbit") -> str:

@@ -51,7 +51,6 @@ class Cluster:
     """Partition -> first offset that retention has left."""
     written: list[Record] = field(default_factory=list)
     alive: bool = True
-    most_unsure: int = 0
     opens_after: float = 0.01
     writes_after: float = 0.0
     """Seconds until a target is open, and until it then begins to write."""

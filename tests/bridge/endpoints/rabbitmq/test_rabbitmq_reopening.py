@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +25,6 @@ from tests.support.bridge.relay import relay_to
 from tests.support.waiting import find_limit, until
 
 TYPES = ("classic", "quorum", "stream")
-Made = Callable[[str, int, int], None]
 
 
 @pytest.fixture(scope="module")

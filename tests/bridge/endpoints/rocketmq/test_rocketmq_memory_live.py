@@ -13,7 +13,6 @@ from tests.support.rocketmq.topics import Topics, topics_at
 from tests.support.servers import Server
 from tests.support.waiting import find_limit
 
-MIB = 1 << 20
 QUEUES = 8
 MESSAGES = 400
 SIZE = 900_000

@@ -23,9 +23,6 @@ from tests.support.rocketmq_cluster import Cluster
 from tests.support.unique import unique_name
 from tests.support.waiting import find_limit, until
 
-SECONDS = 10.0
-"""In which it is to be reported, and after which it is to be over."""
-
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Broker]:
