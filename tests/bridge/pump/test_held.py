@@ -21,58 +21,6 @@ def held(*messages: Outgoing) -> Held:
     return made
 
 
-def test_held_messages_keep_the_order_in_which_they_were_routed() -> None:
-    """Not in that in which they failed."""
-    four, two, three = outgoing(4), outgoing(2), outgoing(3)
-    lines = held(four, two, three)
-    assert lines.is_first(two)
-    assert not lines.is_first(four)
-    assert lines.remove(two) is three
-    assert lines.remove(three) is four
-    assert lines.remove(four) is None
-    assert not lines
-
-
-def test_only_removing_the_first_of_a_key_releases_another() -> None:
-    one, two, three = outgoing(1), outgoing(2), outgoing(3)
-    lines = held(one, two, three)
-    assert lines.remove(two) is None
-    assert lines.remove(two) is None  # which is gone
-    assert lines.remove(one) is three
-    assert lines.is_first(three)
-
-
-def test_a_message_is_held_once() -> None:
-    one = outgoing(1)
-    lines = held(one, one, outgoing(2), one)
-    assert len(lines) == 2
-    lines.remove(one)
-    assert len(lines) == 1
-
-
-def test_keys_are_held_independently() -> None:
-    a, b, more = outgoing(2, "a"), outgoing(1, "b"), outgoing(3, "a")
-    lines = held(a, b, more)
-    assert sorted(each.number for each in lines.firsts()) == [1, 2]
-    assert lines.holds(outgoing(9, "a"))
-    lines.remove(a)
-    lines.remove(more)
-    assert not lines.holds(outgoing(9, "a"))
-    assert lines.holds(b)
-
-
-def test_discarding_the_first_of_a_key_releases_the_next_one() -> None:
-    one, two, three, other = outgoing(1), outgoing(2), outgoing(3), outgoing(4, "other")
-    lines = held(one, two, three, other)
-    assert lines.discard(lambda each: each is three) == []  # the first one stays
-    assert lines.discard(lambda each: each in (one, other)) == [two]
-    assert set(lines.all()) == {two}
-    assert len(lines) == 1
-    assert not lines.holds(other)
-    lines.add(one)  # its source has given it again
-    assert lines.is_first(one)
-
-
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ab"), st.sampled_from(["add", "remove", "forget"]))))
 def test_after_any_history_the_first_of_a_key_has_its_lowest_number(history: list[tuple[int, str, str]]) -> None:
     known = {(number, key): outgoing(number, key) for number in range(31) for key in "ab"}
@@ -98,3 +46,5 @@ def test_after_any_history_the_first_of_a_key_has_its_lowest_number(history: lis
         for each in "ab":
             firsts = [first.number for first in lines.firsts() if first.message.routing_key == each]
             assert firsts == sorted([n for n, k in there if k == each])[:1]
+            assert [n for n in range(31) if lines.is_first(known[n, each])] == firsts
+            assert lines.holds(outgoing(99, each)) == bool(firsts)
