@@ -133,26 +133,6 @@ def test_a_second_confirm_of_a_message_does_not_confirm_another_copy() -> None:
     play_scene(play)
 
 
-def test_a_second_refusal_of_one_sending_does_not_count_as_a_try() -> None:
-    async def play() -> None:
-        scene = Scene(Policy(tries=3, backoff=Backoff(1, 1)))
-        await pass_time(1)
-        scene.send("a")
-        for _ in range(5):
-            scene.target.refuse(1)
-        assert scene.target.by_number[1].attempts == 1
-        await pass_time(1.5)
-        scene.target.refuse(1)
-        await pass_time(1.5)
-        assert scene.dead == []
-        assert scene.target.take() == [[], [1], [1], [1]]
-        scene.target.refuse(1)
-        assert scene.dead == [(1, "refused")]
-        assert scene.settled == [1]
-
-    play_scene(play)
-
-
 def test_what_another_reader_of_its_source_writes_is_settled_and_counts_as_nothing() -> None:
     """Neither as written, nor as refused; what waits behind it is sent."""
 
@@ -202,29 +182,6 @@ def test_messages_of_one_key_that_are_confirmed_together_are_not_sent_again() ->
     play_scene(play)
 
 
-def test_a_refused_message_stays_first_of_its_key_after_a_lost_connection() -> None:
-    """The others of its key were under way as well: they come again, behind it, and one by one."""
-
-    async def play() -> None:
-        scene = Scene(Policy(backoff=Backoff(5, 5), reconnect=Backoff(1, 1)))
-        await pass_time(1)
-        scene.send("a", "a", "b", "a")
-        scene.target.refuse(1)
-        scene.target.lose()
-        assert scene.target.take() == [[], [1, 2, 3, 4]]
-        await pass_time(2)
-        assert scene.target.take() == [[], [3]]  # 1 waits for its timer, and 2 and 4 for it
-        await pass_time(4)
-        assert scene.target.take() == [[1]]
-        scene.target.confirm(1)
-        assert scene.target.take() == [[2]]
-        scene.target.confirm(3, 2)
-        assert scene.target.take() == [[4]]
-        assert scene.settled == [1, 3]
-
-    play_scene(play)
-
-
 def test_messages_sent_again_after_a_loss_keep_the_order_of_reading() -> None:
     """Not in that in which it was sent last."""
 
@@ -259,18 +216,6 @@ def test_a_message_on_hold_is_counted_once_and_tried_for_ever() -> None:
         scene.target.confirm(1)
         assert scene.settled == [1]
         assert scene.outlet.held == 0
-
-    play_scene(play)
-
-
-def test_a_message_that_can_never_be_written_becomes_a_dead_letter_at_once() -> None:
-    async def play() -> None:
-        scene = Scene(Policy(tries=5))
-        await pass_time(1)
-        scene.send("a", "a")
-        scene.target.refuse(1, NEVER)
-        assert scene.dead == [(1, "too large")]
-        assert scene.target.take() == [[], [1, 2]]
 
     play_scene(play)
 
@@ -321,21 +266,6 @@ def test_a_connection_that_could_not_be_made_ends_no_later_one() -> None:
     play_scene(play)
 
 
-def test_behind_a_gate_a_message_that_is_refused_for_itself_leaves_room_for_the_next_one() -> None:
-    async def play() -> None:
-        scene = Scene(Policy(backoff=Backoff(1, 30)))
-        await pass_time(1)
-        scene.send("a", "b")
-        scene.target.refuse(1, FULL)
-        scene.target.refuse(2, FULL)
-        await pass_time(1.5)
-        assert scene.target.take() == [[], [1, 2], [1]]
-        scene.target.refuse(1, NO)  # it waits for its own timer
-        assert scene.target.take() == [[2]]
-
-    play_scene(play)
-
-
 def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -> None:
     async def play() -> None:
         scene = Scene(Policy(backoff=Backoff(1, 1), give_up_after=10.0))
@@ -351,28 +281,6 @@ def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -
         assert [number for number, _ in scene.dead] == [1, 2, 3, 4, 5, 6]
         assert scene.outlet.held == 0
         assert scene.settled == [1, 2, 3, 4, 5, 6]
-
-    play_scene(play)
-
-
-def test_a_gate_forgets_what_was_under_way_over_a_lost_connection() -> None:
-    """And has each message that was refused, and may be sent, again."""
-
-    async def play() -> None:
-        scene = Scene(Policy(backoff=Backoff(1, 1), reconnect=Backoff(1, 1)))
-        await pass_time(1)
-        scene.send("a", "b", "c")
-        scene.target.refuse(2, FULL)
-        scene.target.lose()
-        await pass_time(5)
-        sent = [number for numbers in scene.target.take() for number in numbers]
-        assert len(sent) == 3 + 1  # one message at a time is tried
-        scene.target.lose()
-        for _ in range(6):
-            await pass_time(5)
-            scene.target.confirm(*list(scene.outlet._in_flight))
-        assert scene.settled[-1] == 3
-        assert scene.outlet.held == scene.outlet.in_flight == 0
 
     play_scene(play)
 

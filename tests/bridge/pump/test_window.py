@@ -91,19 +91,6 @@ async def run_pump(source: MemorySource, target: MemoryTarget, policy: Policy, s
 # The window by itself.
 
 
-def test_settling_gives_room_for_messages_and_bytes_back() -> None:
-    window = Settled(10, 100)
-    first, second = window.admit(deliveries(40, 60), 0.0)
-    assert (window.room, window.messages, window.bytes, window.full_since) == (0, 2, 100, 0.0)
-    window.finish_copy(second)
-    window.settle()
-    assert (window.settled, window.bytes) == ([], 100)  # the first one of its lane holds it up
-    window.finish_copy(first)
-    window.settle()
-    assert (window.settled, window.messages, window.bytes, window.full_since) == ([1], 0, 0, None)
-    assert window.room > 0
-
-
 @pytest.mark.parametrize(("most", "most_bytes"), [(3, 1_000), (1_000, 30)])
 def test_a_window_full_of_messages_or_of_bytes_is_full_until_there_is_room(most: int, most_bytes: int) -> None:
     window = Settled(most, most_bytes)
@@ -219,18 +206,6 @@ def test_bytes_in_flight_are_bounded_and_all_messages_get_through(sizes: list[in
     run_virtually(run())
     assert max(size for messages, size in seen if messages > 1) <= 10_000
     assert max(messages for messages, _ in seen) > 1
-
-
-def test_a_source_is_not_read_while_there_is_no_room() -> None:
-    async def run() -> None:
-        source = Reads(bodies(*[10] * 40))
-        target = Slow(lambda: None)
-        await run_pump(source, target, Policy(window=4))
-        assert min(source.limits) > 0
-        assert len(source.limits) <= 42
-        assert len(target.messages) == 40
-
-    run_virtually(run())
 
 
 def test_each_lost_connection_of_a_source_empties_its_window() -> None:
