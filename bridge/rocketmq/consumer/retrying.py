@@ -48,11 +48,6 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
-def name_dlq_topic(group: str) -> str:
-    """Return the topic of a group's dead letters (``MixAll.getDLQTopic``)."""
-    return DLQ_PREFIX + group
-
-
 def restore_topic(message: StoredMessage, group: str) -> StoredMessage:
     """Return a retry with the topic it was first read from, another message as it is (`resetRetryAndNamespace`)."""
     first = message.properties.get(RETRY_TOPIC)

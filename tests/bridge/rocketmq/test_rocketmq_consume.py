@@ -33,7 +33,7 @@ from bridge.rocketmq.consumer.pulling import (
     parse_pull,
     pull_fields,
 )
-from bridge.rocketmq.consumer.retrying import name_dlq_topic, restore_topic, retry_topic, send_retry
+from bridge.rocketmq.consumer.retrying import restore_topic, retry_topic, send_retry
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.codes import RequestCode
 from bridge.rocketmq.remoting.command import Command
@@ -349,9 +349,8 @@ def test_a_group_begins_where_it_was_else_where_it_is_set_to_and_skips_no_retry(
         assert start == ((begins[where.name], False) if known is None else (known, True))
 
 
-def test_a_group_has_topics_of_its_own_for_retries_and_dead_letters() -> None:
+def test_a_group_has_a_topic_of_its_own_for_retries() -> None:
     assert retry_topic("g") == "%RETRY%g"
-    assert name_dlq_topic("g") == "%DLQ%g"
 
 
 def test_in_order_the_number_of_retries_is_unlimited_by_default() -> None:

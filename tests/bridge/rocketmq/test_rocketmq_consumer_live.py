@@ -15,7 +15,7 @@ from bridge.rocketmq.consumer.group import MessageModel
 from bridge.rocketmq.consumer.locking import LockRequests
 from bridge.rocketmq.consumer.offsets import ConsumeFrom, LocalOffsets
 from bridge.rocketmq.consumer.pulling import BrokerQueues
-from bridge.rocketmq.consumer.retrying import DEAD, name_dlq_topic
+from bridge.rocketmq.consumer.retrying import DEAD, DLQ_PREFIX
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
@@ -130,7 +130,7 @@ def test_a_message_given_back_is_delivered_again_with_its_topic_and_becomes_a_de
             (third,) = await read(consumer, 1, done=False)
             assert third.reconsume_times == 2
             assert await consumer.retry(third)
-            dead = consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
+            dead = consumer_of(client, f"{DLQ_PREFIX}{consumer.group.name}", group=f"g-dead-{topic}")
             async with dead:
                 (letter,) = await read(dead, 1)
                 assert (letter.body, letter.reconsume_times) == (b"fails", 3)
@@ -161,7 +161,7 @@ def test_in_order_a_failing_message_blocks_its_queue_until_it_is_a_dead_letter(r
                 else:
                     assert consumer.done(each)
             assert came == [(b"0", 0), (b"1", 0), (b"1", 1), (b"2", 0)]
-            async with consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}") as dead:
+            async with consumer_of(client, f"{DLQ_PREFIX}{consumer.group.name}", group=f"g-dead-{topic}") as dead:
                 assert [each.body for each in await read(dead, 1)] == [b"1"]
 
     on_each(rocketmq_servers, test)

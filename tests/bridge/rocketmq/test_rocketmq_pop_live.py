@@ -17,7 +17,7 @@ from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.consumer import Consumer
 from bridge.rocketmq.consumer.pop.handle import POP_CK, PopHandle
 from bridge.rocketmq.consumer.pop.requests import PopRequests
-from bridge.rocketmq.consumer.retrying import DEAD, name_dlq_topic
+from bridge.rocketmq.consumer.retrying import DEAD, DLQ_PREFIX
 from bridge.rocketmq.consumer.subscription import Subscription
 from bridge.rocketmq.producer.producer import Producer
 from bridge.rocketmq.producer.publishing import ProducerSettings
@@ -152,7 +152,7 @@ def test_a_failed_message_is_retried_or_becomes_a_dead_letter(rocketmq_servers: 
             assert (fails.body, fails.reconsume_times) == (b"fails", 1)
             assert not consumer.done(again)
             assert await consumer.retry(fails)  # it has failed as often as is allowed
-            letters = consumer_of(client, name_dlq_topic(consumer.group.name), group=f"g-dead-{topic}")
+            letters = consumer_of(client, f"{DLQ_PREFIX}{consumer.group.name}", group=f"g-dead-{topic}")
             async with letters:
                 found = [await one(letters), await one(letters)]
             assert {each.body for each in found} == {b"fails", b"dead"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.dead.restoring import REPLAY
-from bridge.rocketmq.consumer.retrying import DEAD, give_back, name_dlq_topic, retry_topic, send_retry
+from bridge.rocketmq.consumer.retrying import DEAD, DLQ_PREFIX, give_back, retry_topic, send_retry
 from bridge.rocketmq.remoting.admin import delete_topic
 from bridge.rocketmq.remoting.message import RocketMessage, StoredMessage
 from tests.bridge.dead.logs.command import run
@@ -31,7 +31,7 @@ def test_letters_go_once_to_the_topic_where_they_died_and_as_they_were(topics: T
     before = topics.read(origin, 20)
     for each in before:
         topics.do(give_back(topics.client, group, each, DEAD))
-    dead = name_dlq_topic(group)
+    dead = DLQ_PREFIX + group
     topics.read(dead, 20)
     url, ledger = f"rocketmq://{topics.namesrv}/{dead.replace('%', '%25')}", tmp_path / "ledger"
     planned = run(url, ledger, "--dry-run")
