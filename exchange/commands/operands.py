@@ -42,7 +42,7 @@ def explain_swapped(context: click.Context | None) -> str:
         names, values = _read(context, given)
     except click.UsageError:  # what failed is an option
         return ""
-    ways = [_move_to_front(values, at) for at in range(len(values))]
+    ways = [[values[at], *values[:at], *values[at + 1 :]] for at in range(len(values))]
     costs = [sum(map(_rate, names, way)) for way in ways]
     best = min(costs, default=0)
     if not costs or best >= min(costs[0], WRONG_KIND) or costs.count(best) > 1:
@@ -62,10 +62,6 @@ def _read(context: click.Context, given: Sequence[str]) -> tuple[list[str], list
                 names.append(re.sub(r"[^A-Z_]", "", (param.metavar or param.name or "").upper()))
                 values.append(each)
     return names, values
-
-
-def _move_to_front(values: Sequence[str], at: int) -> list[str]:
-    return [values[at], *values[:at], *values[at + 1 :]]
 
 
 def _rate(name: str, value: str) -> int:

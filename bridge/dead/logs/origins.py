@@ -91,7 +91,7 @@ def _find_record(record: Record, edit: Edit | None) -> Goal:
             record = to_kafka(_unpack(record.value), topic, record.key)
         kept = [each for each in record.headers if not each[0].startswith(OURS)]
     else:
-        convention = next((each for each in OF_RECORDS if _has_mark(headers, each)), None)
+        convention = next((each for each in OF_RECORDS if any(name in each.marks for name, _ in headers)), None)
         if convention is None:
             raise InputError("no header says where it died")
         topic = _text(_first(headers, convention.queue))
@@ -107,10 +107,6 @@ def _find_record(record: Record, edit: Edit | None) -> Goal:
         restored = to_kafka(edited, other, restored.key)._replace(timestamp=None)
         partition = partition if other == topic else None
     return Goal(restored, partition)
-
-
-def _has_mark(headers: Sequence[Header], convention: Convention) -> bool:
-    return any(name in convention.marks for name, _ in headers)
 
 
 def _first(headers: Sequence[Header], name: str) -> bytes | None:
