@@ -20,9 +20,7 @@ from tests.support.patterns import all_keys, in_a_dialect, matched, patterns, wo
 from tests.support.tiers import examples
 
 SETTINGS = examples(200)
-ONE = in_a_dialect(patterns)
 TWO = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name)))
-THREE = in_a_dialect(lambda name: st.tuples(patterns(name), patterns(name), patterns(name)))
 MANY = in_a_dialect(lambda name: st.tuples(patterns(name), st.lists(patterns(name), max_size=6)))
 
 
@@ -86,30 +84,6 @@ def test_any_patterns_and_no_others_are_empty_or_have_a_key(case: tuple[list[Pat
     if answer.witness is not None:
         assert all(pattern.matches(answer.witness) for pattern in all_of)
         assert not any(pattern.matches(answer.witness) for pattern in none_of)
-
-
-@SETTINGS
-@given(ONE)
-def test_a_pattern_covers_itself_and_is_not_empty(pattern: Pattern) -> None:
-    """Reflexivity; and every pattern has a key, which its own text shows."""
-    assert covers(pattern, pattern).holds
-    assert empty([pattern]).holds is False
-    assert overlap(pattern, pattern).holds
-
-
-@SETTINGS
-@given(THREE)
-def test_covering_is_transitive_and_covered_patterns_overlap_with_what_the_covering_ones_do(
-    three: tuple[Pattern, Pattern, Pattern],
-) -> None:
-    """Transitive; what is covered overlaps what its cover overlaps, and more."""
-    one, other, third = three
-    if covers(one, other).holds and covers(other, third).holds:
-        assert covers(one, third).holds
-    if covers(one, other).holds and overlap(other, third).holds:
-        assert overlap(one, third).holds
-    if covers(one, third).holds or covers(other, third).holds:
-        assert covers([one, other], third).holds
 
 
 @contextmanager
@@ -177,16 +151,6 @@ def test_witnesses_are_short_and_readable() -> None:
     assert empty((), [Pattern("*.*.#"), Pattern("")]) == (False, "x")
     assert empty((), [Pattern("+/#", "mqtt")]) == (False, "$x")
     assert empty([Pattern("#.a.#"), Pattern("#.b.#"), Pattern("#.c.#")], [Pattern("a.#")]) == (False, "b.a.c")
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("#.#", "#"), ("#.*", "*.#"), ("#.*.#.*", "*.*.#"), ("a.#.*.#", "a.*.#"), ("#.", "*.#."), (".#", ".*.#")],
-)
-def test_adjacent_wildcards_mean_the_same_in_any_order(one: str, other: str) -> None:
-    """And no AMQP key is one empty word, so that what ends or begins with one has two."""
-    assert covers(Pattern(one), Pattern(other)).holds
-    assert covers(Pattern(other), Pattern(one)).holds
 
 
 def test_a_key_of_a_direct_exchange_has_no_wildcards() -> None:
