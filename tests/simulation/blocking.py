@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from _thread import allocate_lock, start_new_thread
 from asyncio import events
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
+from tests.simulation import kafka_topic
 from tests.simulation.kafka_topic import Late
 
 T = TypeVar("T")
@@ -96,35 +96,11 @@ def block(seconds: float) -> bool:
     return True
 
 
-class Calls:
+class Calls(kafka_topic.Calls):
     """Takes the place of `bridge.endpoints.kafka.cluster.calls.Calls` where calls block."""
 
-    def __init__(self) -> None:
-        self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-
-    def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.append((function, future))
-        if len(self._queue) == 1:
-            self._call_soon()
-        return future
-
-    def _call_soon(self) -> None:
-        loop: Any = asyncio.get_running_loop()
-        loop.call_later(loop.random.random() * loop.calls, lambda: Turns(self._queue[0][0], self._end))
-
-    def _end(self, result: Any, error: Exception | None) -> None:
-        _, future = self._queue.popleft()
-        if not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-        if self._queue:
-            self._call_soon()
-
-    def end(self) -> None:
-        """Do nothing: what is queued is called."""
+    def _run(self) -> None:
+        Turns(self._queue[0][0], self._end)
 
 
 @contextmanager
