@@ -265,24 +265,6 @@ def test_a_steady_percent_never_stops_a_source(size: int) -> None:
     play(act)
 
 
-@pytest.mark.parametrize("bad", [40, 900])
-def test_a_run_of_wrong_messages_waits_only_until_as_many_others_were_written(bad: int) -> None:
-    async def act() -> None:
-        scene = Scene(lambda outgoing: 1_000 <= int(outgoing.message.body) < 1_000 + bad)
-        running = asyncio.ensure_future(scene.pump.run())
-        scene.add(range(1_000 + bad))
-        await pass_time(60)
-        assert scene.waits()
-        assert len(scene.dead.messages) == FEWEST
-        scene.add(range(1_000 + bad, 3_000), key="k.other.{}")  # those of the same keys wait behind them
-        await pass_time(120)
-        assert not scene.waits()
-        assert sorted(scene.bodies(scene.dead)) == list(range(1_000, 1_000 + bad))
-        await end(scene, running)
-
-    play(act)
-
-
 def test_what_waits_goes_on_as_soon_as_the_share_has_fallen_and_is_tried_no_more_often_for_that() -> None:
     async def act() -> None:
         tried: Counter[int] = Counter()
@@ -369,26 +351,6 @@ def test_the_order_of_reports_does_not_make_a_share_higher(percent: int) -> None
     play(act)
 
 
-def test_a_queue_that_refuses_all_is_noticed_beside_others_that_take_all() -> None:
-    async def act() -> None:
-        scene = Scene(lambda outgoing: outgoing.message.routing_key == "k.1")
-        scene.target, scene.pump = MemoryTarget("all"), scene.pump
-        some = MemoryTarget("some", scene._fault)
-        scene.pump = Pump(
-            [scene.inlet], Router(TOPOLOGY), {"all": scene.target, "some": some}, Events(), Policy(), scene.dead,
-            random=random.Random(1).random,
-        )  # fmt: skip
-        running = asyncio.ensure_future(scene.pump.run())
-        scene.add(range(2_000))
-        await pass_time(60)
-        assert len(scene.dead.messages) == 10
-        assert scene.waits()
-        scene.refuses = lambda _: False
-        await end(scene, running)
-
-    play(act)
-
-
 def test_unroutable_messages_count_and_a_resumption_lets_ten_more_pass() -> None:
     async def act() -> None:
         scene = Scene(lambda _: False)
@@ -413,23 +375,5 @@ def test_a_share_of_one_is_no_limit() -> None:
         scene.add(range(3_000))
         await end(scene, running)
         assert len(scene.dead.messages) == 3_000
-
-    play(act)
-
-
-def test_a_source_that_is_lost_while_it_is_stopped_gives_its_messages_again() -> None:
-    async def act() -> None:
-        scene = Scene(lambda _: True)
-        running = asyncio.ensure_future(scene.pump.run())
-        scene.add(range(300))
-        await pass_time(60)
-        for _ in range(5):
-            scene.source.break_connection()
-            await pass_time(300)
-            assert scene.waits()
-        assert len({*scene.bodies(scene.dead)}) == 10
-        scene.refuses = lambda _: False
-        await end(scene, running)
-        assert {*scene.bodies(scene.target), *scene.bodies(scene.dead)} == {*range(300)}
 
     play(act)
