@@ -115,7 +115,12 @@ class ArchiveTarget(Target):
 
     @property
     def places(self) -> frozenset[Place]:
-        return frozenset([Place("archive", str(self._root.absolute()), "archive")])
+        """The folder of each queue: a source may read one of them alone."""
+        root = self._root.absolute()
+        return frozenset(
+            Place("archive", str(root / folder), f"folder {folder}" if folder else "archive")
+            for folder in self._folders.values()
+        )
 
     def meet(self, layout: BridgeLayout) -> None:
         """Raise Misfit for a folder that a source of the bridge follows."""

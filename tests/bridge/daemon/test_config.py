@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,18 @@ def test_a_certain_loop_is_refused_and_a_possible_loop_is_a_warning(
     ignored = 'ignore = ["all", "some"]' + RIGHT[: RIGHT.index("[targets")] + dead
     with pytest.raises(InputError, match=r"dead_letters: its folder is what \[sources.replay\] reads"):
         read(tmp_path, ignored)
+
+
+def test_a_source_that_reads_the_folder_of_one_queue_of_a_target_is_a_loop(tmp_path: Path) -> None:
+    for queues, folder, there in (
+        ('["all", "some"]', "out/queue=all", True), ('{ all = "a", some = "b/c" }', "out/b/c", True),
+        ('{ all = "a", some = "b/c" }', "out/b", True), ('{ all = "a", some = "." }', "out", True),
+        ('{ all = "a", some = "b/c" }', "out/d", False), ('["all", "some"]', "out/queue=other", False),
+    ):  # fmt: skip
+        text = edit('url = "archive:in"', f'url = "archive:{folder}"')
+        text = text[: text.index("[targets")] + f'[targets.out]\nurl = "archive:out"\nqueues = {queues}\n'
+        with pytest.raises(InputError, match="go round for ever") if there else nullcontext():
+            read(tmp_path, text)
 
 
 # Secrets.
