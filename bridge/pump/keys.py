@@ -102,3 +102,5 @@ POLICY: Final = Keys((
     WINDOW, WINDOW_BYTES, TRIES, GIVE_UP_AFTER, MAX_DEAD_LETTERS, BACKOFF, BACKOFF_MOST, RECONNECT, RECONNECT_MOST,
     UNROUTABLE, ONE_AT_A_TIME, RATE, MAX_HOPS, DRAIN, STALLED_AFTER,
 ))  # fmt: skip
+OF_ONE_SOURCE: Final = frozenset({WINDOW.name, WINDOW_BYTES.name, MAX_DEAD_LETTERS.name, RATE.name})
+"""Settings that apply in a source's own policy; all others belong to the pipeline, or to its targets."""

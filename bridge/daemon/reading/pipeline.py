@@ -374,7 +374,12 @@ def read_policy(table: Table, base: Policy) -> Policy:
 
 def _read_inlet(name: str, table: Table, policy: Policy, topology: Topology | None) -> Inlet:
     own_policy = pump_keys.OWN_POLICY.read(table)
-    own = policy if own_policy is None else read_policy(own_policy, policy)
+    own = policy
+    if own_policy is not None:
+        for key in pump_keys.POLICY.names:
+            if key not in pump_keys.OF_ONE_SOURCE and own_policy.has(key):
+                own_policy.warn(key, "changes nothing here, as it is not of one source; write it in [policy]")
+        own = read_policy(own_policy, policy)
     exchange, routing_key = pump_keys.EXCHANGE.read(table), pump_keys.ROUTING_KEY.read(table)
     if exchange and topology is not None and exchange not in topology.exchanges:
         near = suggest(exchange, topology.exchanges)

@@ -296,6 +296,16 @@ def test_a_source_that_reads_the_folder_of_one_queue_of_a_target_is_a_loop(tmp_p
             read(tmp_path, text)
 
 
+def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:
+    values = {"window_bytes": '"1 MiB"', "unroutable": '"drop"', "one_at_a_time": "true", "max_dead_letters": "0.9"}
+    for key in pump_keys.POLICY.names:
+        setting = f"policy = {{ {key} = {values.get(key, '1')} }}"
+        text = edit('url = "archive:in"', f'url = "archive:in"\n{setting}')
+        warned = [each.key for each in read(tmp_path, text).warnings if each.table == "sources.replay.policy"]
+        applies = key in ("window", "window_bytes", "rate", "max_dead_letters")
+        assert warned == ([] if applies else [key])
+
+
 # Secrets.
 
 
