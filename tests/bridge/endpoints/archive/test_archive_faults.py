@@ -722,8 +722,11 @@ def test_a_target_refuses_a_folder_that_a_source_follows(tmp_path: Path, below: 
 
 
 def test_the_places_of_archives_are_their_folders(tmp_path: Path) -> None:
-    assert ArchiveTarget("out", tmp_path, {}).places == ArchiveSource("in", str(tmp_path), None).places
-    assert ArchiveTarget("out", tmp_path / "b", {}).places != ArchiveSource("in", str(tmp_path), None).places
+    source = ArchiveSource("in", str(tmp_path), None)
+    assert ArchiveTarget("out", tmp_path, {"q": ""}).places == source.places
+    assert ArchiveTarget("out", tmp_path / "b", {"q": ""}).places != source.places
+    folders = ArchiveTarget("out", tmp_path, {"q": "", "r": "queue=r", "s": "queue=r"}).places
+    assert {each.cluster for each in folders} == {str(tmp_path), str(tmp_path / "queue=r")}
 
 
 def test_the_bytes_of_a_header_are_base64_in_the_column_of_properties() -> None:
