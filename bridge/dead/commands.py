@@ -65,8 +65,8 @@ SCHEMES: Final = {
               "to the queue or topic where each died first, or to its exchange.")  # fmt: skip
 @click.option("--target", metavar="URL", help="Broker or cluster to publish to: amqp://, kafka://, rocketmq://.  "
               "[default: the one of SOURCE]")  # fmt: skip
-@click.option("--login", type=LOGIN, metavar="FILE", help="File with how to log in to Kafka or RocketMQ: the keys of a "
-              "bridge's endpoint there, such as password, tls, oauth.")  # fmt: skip
+@click.option("--login", type=LOGIN, metavar="FILE", help="File with the login of Kafka or RocketMQ, in the keys of "
+              "a bridge's endpoint there: password, tls, oauth.")  # fmt: skip
 @click.option("--target-login", type=LOGIN, metavar="FILE", help="The same for --target.  [default: the address alone]")
 @click.option("--dry-run", is_flag=True, help="Show what --replay would publish, and to what; publish nothing.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum number of messages a "
@@ -312,9 +312,9 @@ def _read_topic(url: str) -> tuple[str, str]:
 
 def _make_log(url: str, topic: str, login: Path | None) -> Log:
     with exit_on_error(url.partition("://")[0]):
-        from bridge.dead.logs.systems import Cluster, make_log
+        from bridge.dead.logs.systems import LogCluster, make_log
 
-        return make_log(Cluster(url, login), topic)
+        return make_log(LogCluster(url, login), topic)
 
 
 def _read_log(log: Log, bounds: Bounds, grouping: Grouping) -> Read:

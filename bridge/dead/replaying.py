@@ -32,7 +32,7 @@ from bridge.dead.letters import LetterSource
 from bridge.dead.logs.choices import FromLog, describe_missing
 from bridge.dead.logs.log import Log
 from bridge.dead.logs.source import LogSource
-from bridge.dead.logs.systems import Cluster, find_missing, make_target
+from bridge.dead.logs.systems import LogCluster, find_missing, make_target
 from bridge.dead.publishing import ALL, BrokerTarget, NotedTarget
 from bridge.endpoint import EndOfStream, Outgoing, Receiver, Target
 from bridge.pump.policy import Policy
@@ -95,8 +95,8 @@ async def plan(order: Order, ledger: Ledger, log: Log | None = None) -> Outcome:
     return outcome
 
 
-def _goal_of(order: Order) -> Cluster:
-    return Cluster(order.target or order.url, order.login)
+def _goal_of(order: Order) -> LogCluster:
+    return LogCluster(order.target or order.url, order.login)
 
 
 async def replay(

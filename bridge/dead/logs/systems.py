@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridge.endpoint import Target
 
 
-class Cluster(NamedTuple):
+class LogCluster(NamedTuple):
     """A cluster of Kafka or RocketMQ, or a broker of RabbitMQ."""
 
     url: str
@@ -47,19 +47,19 @@ class Cluster(NamedTuple):
         return import_module(f"bridge.dead.logs.{self._system}{part}")
 
 
-def make_log(cluster: Cluster, topic: str) -> Log:
+def make_log(cluster: LogCluster, topic: str) -> Log:
     """Return the log of a topic. Raises InputError."""
     log: Log = cluster.load().TopicLog(cluster.url, topic, cluster.read_settings())
     return log
 
 
-def make_target(cluster: Cluster, topics: Iterable[str], goals: Mapping[str, Goal]) -> Target:
+def make_target(cluster: LogCluster, topics: Iterable[str], goals: Mapping[str, Goal]) -> Target:
     """Return the target that writes goals to topics; ``goals`` maps their digests to them. Raises InputError."""
     target: Target = cluster.load("_target").GoalTarget(cluster.read_settings(), topics, goals)
     return target
 
 
-async def find_missing(cluster: Cluster, topics: Sequence[str]) -> list[str]:
+async def find_missing(cluster: LogCluster, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises InputError, Disconnected, RemotingError."""
     if not topics:
         return []
