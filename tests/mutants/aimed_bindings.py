@@ -84,7 +84,11 @@ BINDINGS: Final[list[Mutant]] = [
             "self._total = self._zero",
             "self.__dict__.setdefault('_total', self._zero)",
         ),
-        ("windows depend on earlier counts", "self._window.most_rows = LIGHT_WINDOWS * WINDOW", "pass"),
+        (
+            "windows depend on earlier counts",
+            "self._window.most_rows = LIGHT_WINDOWS * WINDOW",
+            "self._window.most_rows = self._window.most_rows if hasattr(self, '_spans') else LIGHT_WINDOWS * WINDOW",
+        ),
     ),
     *mutants_of(
         "bindings/report/gates.py",

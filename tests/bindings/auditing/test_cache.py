@@ -180,6 +180,21 @@ def test_a_format_whose_line_is_damaged_is_found_anew(tmp_path: Path, flaw: Call
     assert kept.read_text(encoding="ascii") == line
 
 
+@examples(60)
+@given(st.floats(0, 1, exclude_max=True), st.integers(1, 255))
+def test_an_entry_in_which_one_byte_has_changed_is_not_used(place: float, change: int) -> None:
+    with TemporaryDirectory() as folder:
+        archive, cache = Path(folder, "archive"), Path(folder, "cache")
+        archive.mkdir()
+        write_days(archive, 1)
+        run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache)
+        [entry] = [each for each in cache.iterdir() if each.name != recognised.NAME]
+        data = bytearray(entry.read_bytes())
+        data[int(place * len(data))] ^= change
+        entry.write_bytes(data)
+        assert run_here(detect(str(archive)), [CoverageStudy(shop())], cache=cache).reused == 0
+
+
 def test_a_file_that_was_changed_just_now_is_not_kept(tmp_path: Path) -> None:
     archive, cache = tmp_path / "archive", tmp_path / "cache"
     archive.mkdir()

@@ -25,7 +25,7 @@ from bindings.counts.adding import sum_by_key
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.counting import Tallier
 from bindings.counts.coverage import coverage
-from bindings.counts.groups import MessageGroup, find_sole_bindings, group_facts
+from bindings.counts.groups import MessageGroup, add_to_groups, find_sole_bindings, group_facts
 from bindings.counts.outcome import Facts, Outcome, OutcomeExplorer, sort_bindings
 from bindings.counts.sketch import Frequent, FrequentItem, hash_of
 from bindings.counts.tally import Tally, compute_fingerprint
@@ -128,6 +128,48 @@ def test_frequent_keys_of_a_group_are_those_of_its_outcomes_together() -> None:
     assert [item[:2] for item in found[MessageGroup("queue", "q1")].hot.items] == [("b", 4)]
     assert [item[:2] for item in found[MessageGroup("exchange", "x")].hot.items] == [("b", 4), ("a", 3)]
     assert found[MessageGroup("binding", number=0)].hot == Frequent()
+
+
+@examples(20)
+@given(SEED)
+def test_groups_of_more_frequent_keys_than_are_kept_are_the_same_in_whatever_order_outcomes_were_met(seed: int) -> None:
+    rng, topology = Random(seed), make_fan(5)
+    facts = {
+        Outcome("x", (f"q{n}", f"q{m}"), (n, m), ("x",), (), True): Facts(
+            Span(99), hot=Frequent(tuple([FrequentItem(f"{n}{m}.{item}", rng.randint(1, 9)) for item in range(30)]))
+        )
+        for n in range(5) for m in range(n + 1, 5)
+    }  # fmt: skip
+    met = dict(rng.sample([*facts.items()], len(facts)))
+    with pytest.MonkeyPatch.context() as patch:
+        limit(patch, 1)
+        assert dict(add_to_groups({}, met, topology)) == dict(add_to_groups({}, facts, topology))
+
+
+@examples(10)
+@given(SEED)
+def test_a_counter_makes_the_same_windows_whatever_it_has_counted_before(seed: int) -> None:
+    rng, topology = Random(seed), make_fan(3)
+    earlier, records = records_for(rng, topology, 30), records_for(rng, topology, 30)
+    with pytest.MonkeyPatch.context() as patch:
+        limit(patch, 2)
+        patch.setattr(counting, "OUTCOMES", 1)
+        counted: list[int] = []
+        count = Tallier._count_rows
+
+        def note(counter: Tallier, batch: Any, addresses: Any) -> None:
+            counted.append(batch.num_rows)
+            count(counter, batch, addresses)
+
+        patch.setattr(Tallier, "_count_rows", note)
+        experienced = Tallier(topology)
+        tally_in_parts(experienced, earlier, 7)
+        for counter in (experienced, Tallier(topology)):
+            counted.append(0)
+            tally_in_parts(counter, records, 7)
+    begin = counted.index(0)
+    [after, alone] = ",".join(map(str, counted[begin + 1 :])).split(",0,")
+    assert after == alone
 
 
 def make_fan(number: int) -> Topology:

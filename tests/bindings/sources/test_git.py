@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -13,7 +12,6 @@ from bindings.sources import git as module
 from bindings.sources.git import find_repository
 from exchange.errors import InputError
 from tests.support.git import commit, git, make_repository, needs_git
-from tests.support.waiting import stretch
 
 NAMES = ["a.bindings", "to po/b*[1].bindings", ":(top)c.bindings", "-d.bindings", "ü.bindings", "e\n.bindings"]
 
@@ -163,12 +161,10 @@ def test_size_and_duration_of_an_answer_are_bounded(
     root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also where git has started a process that holds its output open."""
-    fake_git(tmp_path, monkeypatch, "sleep 60 & wait")
+    fake_git(tmp_path, monkeypatch, "sleep 9999 & wait")
     monkeypatch.setattr(module, "GIT_SECONDS", 0.2)
-    began = monotonic()
     with pytest.raises(InputError, match="no answer within 0 s"):
         find_repository(root)
-    assert monotonic() - began < stretch(30)
     fake_git(tmp_path, monkeypatch, "while :; do echo endless; done")
     monkeypatch.setattr(module, "GIT_SECONDS", 60)
     monkeypatch.setattr(module, "DOCUMENT_BYTES", 100_000)
