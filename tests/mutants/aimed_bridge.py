@@ -653,7 +653,7 @@ BRIDGE: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/outlet.py",
-        "simulation/test_simulation.py",
+        "bridge/pump/test_outlet.py",
         (
             "what the target may still confirm is given up",
             "waiting = [each for each in held if each.number not in self._in_flight]",

@@ -146,7 +146,7 @@ LOSSES: Final[list[Mutant]] = [
     ),
     *mutants_of(
         "bridge/pump/sending.py",
-        "simulation/test_simulation.py",
+        "bridge/pump/test_outlet.py",
         ("what is read next overtakes a batch that was not sent", "if connection is self._left:", "if False:"),
     ),
     *mutants_of(

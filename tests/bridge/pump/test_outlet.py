@@ -285,6 +285,22 @@ def test_a_queue_that_takes_nothing_for_too_long_makes_dead_letters_in_order() -
     play_scene(play)
 
 
+def test_what_a_queue_may_still_confirm_is_not_given_up_with_what_waits_for_it() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(backoff=Backoff(1, 1), give_up_after=10.0))
+        await pass_time(1)
+        scene.send(*"abc")
+        scene.target.refuse(1, FULL)
+        await pass_time(12)
+        scene.target.refuse(2, FULL)
+        assert [number for number, _ in scene.dead] == [1, 2]
+        scene.target.confirm(3)
+        assert scene.settled == [1, 2, 3]
+        assert (scene.outlet.held, scene.outlet.in_flight) == (0, 0)
+
+    play_scene(play)
+
+
 ANSWERS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 2)),
@@ -419,6 +435,20 @@ def test_an_exception_caused_by_one_message_refuses_only_that_one() -> None:
         assert "a mistake" in reason
         scene.target.confirm(1, 3)
         assert scene.settled[-1] == 3
+
+    play_scene(play)
+
+
+def test_what_is_read_next_waits_for_a_batch_that_could_not_be_sent() -> None:
+    async def play() -> None:
+        scene = Scene(Policy(reconnect=Backoff(1, 1)))
+        await pass_time(1)
+        scene.target.broken[1] = ValueError("a mistake")
+        scene.send("a", "b")
+        del scene.target.broken[1]
+        scene.send("a", "b", first=3)
+        await pass_time(3)
+        assert scene.target.take() == [[], [], [1], [2], [3], [4]]
 
     play_scene(play)
 
