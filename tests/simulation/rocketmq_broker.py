@@ -154,7 +154,8 @@ class ModelBroker:
 
     def delete(self) -> None:
         """Delete the topic, and the group's offsets with it, as 5.x does; waiting pulls are answered in their time."""
-        self.unsent += self.left()
+        if self.exists:
+            self.unsent += self.left()
         self.exists = False
         self.unseen = {*range(MOST_QUEUES)}
         self.moved.clear()
