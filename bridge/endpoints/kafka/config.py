@@ -44,11 +44,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     keys.REPLY_TOPICS.read(table)  # for `caller_target`
     until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
     is_share = keys.GROUP_TYPE.read(table) == "share"
-    settings, group = read_settings(url, table), keys.GROUP.read(table, f"hashstar-{name}")
-
-    def settings_of_member() -> dict[str, Any]:
-        return {**settings(), "group.id": group}
-
+    settings = read_settings(url, table, {"group.id": keys.GROUP.read(table, f"hashstar-{name}")})
     if is_share:
         for key, is_set in ((keys.UNTIL_END, until_end), (keys.TRANSACTIONAL, transactional)):
             if is_set:
@@ -56,17 +52,17 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
         if patterns := [each for each in topics if each.startswith("^")]:
             text = f"{patterns[0]!r} is a pattern, and a share group reads topics by name only"
             raise table.error((keys.TOPICS if topic is None else keys.TOPIC).name, text)
-        return _build_share_source(name, settings_of_member, topics, table, policy)
+        return _build_share_source(name, settings, topics, table, policy)
     made = KafkaSource(
         name,
-        settings_of_member,
+        settings,
         topics,
         until_end=until_end,
         window=policy.window,
         window_bytes=policy.window_bytes,
         transactional=transactional,
     )
-    check_settings(table, made.make_offline)
+    check_settings(table, made, settings)
     return made
 
 
@@ -97,7 +93,7 @@ def _build_share_source(
         rate=policy.rate,
         one_at_a_time=policy.one_at_a_time,
     )
-    check_settings(table, made.make_offline)
+    check_settings(table, made, settings)
     return made
 
 
@@ -112,14 +108,15 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
         every, messages = keys.TRANSACTION_TIME.read(table), keys.TRANSACTION_MESSAGES.read(table)
         own_id = keys.TRANSACTIONAL_ID.read(table)
         made = TransactionalTarget(name, settings, destinations, messages, every, own_id)
-    check_settings(table, made.make_offline)
+    check_settings(table, made, settings)
     return made, list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
-    made = KafkaTarget(name, read_settings(url, table), {"": TopicDestination(keys.DEAD_LETTER_TOPIC.read(table))})
-    check_settings(table, made.make_offline)
+    settings = read_settings(url, table)
+    made = KafkaTarget(name, settings, {"": TopicDestination(keys.DEAD_LETTER_TOPIC.read(table))})
+    check_settings(table, made, settings)
     return made
 
 
@@ -131,6 +128,7 @@ def caller_target(name: str, url: str, table: Table) -> tuple[KafkaTarget, froze
     topics = keys.REPLY_TOPICS.read(table)
     if not topics:
         return None
-    made = KafkaTarget(name, read_settings(url, table), {topic: TopicDestination(topic) for topic in topics})
-    check_settings(table, made.make_offline)
+    settings = read_settings(url, table)
+    made = KafkaTarget(name, settings, {topic: TopicDestination(topic) for topic in topics})
+    check_settings(table, made, settings)
     return made, frozenset(topics)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
 
 from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.tokens import TOKENS, TokenLogin
+from bridge.keys import Key
 from bridge.oauth import read_tokens
 from bridge.table import Secret, Table, read_address, refuse_second_login
 
@@ -29,29 +31,49 @@ EXAMPLE: Final = "kafka://HOST:PORT, several hosts with commas between"
 ADDRESSES: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """Settings without which a client connects to nothing."""
 
+LOGIN: Final[Mapping[Key[Any], tuple[str, ...]]] = {
+    keys.USER: ("sasl.username",),
+    keys.PASSWORD: ("sasl.password",),
+    keys.MECHANISM: ("sasl.mechanism", "sasl.mechanisms"),
+    **{key: (name,) for key, name in FILES.items()},
+}
+"""Key of a table -> names of the setting of librdkafka that it is for. Without the key, ``librdkafka`` may set it."""
+
+MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(ADDRESSES, "url"),
+    "group.id": keys.GROUP.name,
+    "enable.partition.eof": keys.UNTIL_END.name,
+    "isolation.level": keys.TRANSACTIONAL.name,
+    "transactional.id": keys.TRANSACTIONAL_ID.name,
+}
+"""Setting of librdkafka -> the key that it follows from, where there is one."""
+
 QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that are made and dropped, and has no parent
 """Logger of clients whose lines concern no one: those made to check their settings, and those that only ask."""
 QUIET.addHandler(logging.NullHandler())  # Python prints warnings that no handler takes
 
 
-def read_settings(url: str, table: Table | None = None) -> Callable[[], dict[str, Any]]:
+def read_settings(
+    url: str, table: Table | None = None, fixed: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[], dict[str, Any]]:
     """Return a function that returns the settings, with the password as it is then. Raises InputError.
 
-    The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win; without
-    a table, the address says all.
+    The function raises Disconnected if the password cannot be read. Settings in the table's ``librdkafka`` win over
+    all but the address and those that are ``fixed``; without a table, the address says all.
     """
     table = Table({"url": url}, "the address") if table is None else table
     address = read_address(table, url, ("kafka",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
     refuse_second_login(table, address)
-    hosts = address.hosts
+    fixed = {"bootstrap.servers": address.hosts, **fixed}
+    given = [key for key in LOGIN if table.has(key.name)]
     tokens = read_tokens(table, address, (keys.USER.name, keys.PASSWORD.name, keys.MECHANISM.name))
     user = keys.USER.read(table) or address.user
     password = keys.PASSWORD.read(table) or address.password or None
     tls = keys.TLS.read(table)
     mechanism = keys.MECHANISM.read(table)
-    settings: dict[str, Any] = {"bootstrap.servers": hosts, "client.id": "hashstar"}
+    settings: dict[str, Any] = {"client.id": "hashstar"}
     settings["security.protocol"] = f"{'SASL_' if user or tokens else ''}{'SSL' if tls else 'PLAINTEXT'}"
     login: dict[str, Any] = {}
     if user:
@@ -71,10 +93,15 @@ def read_settings(url: str, table: Table | None = None) -> Callable[[], dict[str
     def current() -> dict[str, Any]:
         now = password.current() if isinstance(password, Secret) else password
         secret = {"sasl.password": now} if user else {}
-        return {**settings, **login, **secret, **own}
+        return {**settings, **login, **secret, **own, **fixed}
 
     for name, value in own.items():
         _check_setting(table, name, value)
+    for key in given:
+        for name in own.keys() & {*LOGIN[key]}:
+            text = f"is given twice, here and in {key.name}; remove one of them"
+            table.keep(table.error(f"librdkafka.{name}", text, masked=True))
+    _refuse_overridden(table, own, {**own, **dict.fromkeys(ADDRESSES), **fixed})
     return current
 
 
@@ -88,10 +115,25 @@ def is_new_protocol(settings: Mapping[str, Any]) -> bool:
     return str(settings.get("group.protocol", "")).lower() == "consumer"
 
 
-def check_settings(table: Table, make: Callable[[], object]) -> None:
-    """Raise InputError with its key for settings that contradict each other; ``make`` makes a client with them."""
+class OfflineClient(Protocol):
+    """An endpoint that can make a client which connects to nothing."""
+
+    @property
+    def offline_settings(self) -> Mapping[str, Any]:
+        """All settings of its client, without addresses and tokens."""
+
+    def make_offline(self) -> None:
+        """Make a client with these, and end it. Raises KafkaException or ValueError for settings that are wrong."""
+
+
+def check_settings(table: Table, endpoint: OfflineClient, given: Callable[[], Mapping[str, Any]]) -> None:
+    """Raise InputError with its key for settings that the endpoint overrides, and for those that contradict each other.
+
+    ``given`` returns those that the endpoint was given.
+    """
+    _refuse_overridden(table, describe_offline(given()), endpoint.offline_settings)
     try:
-        make()
+        endpoint.make_offline()
     except (KafkaException, ValueError) as error:  # the latter of a share group's member
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).rpartition("consumer: ")[2]
         key = next((key.name for key, name in FILES.items() if name in text), keys.LIBRDKAFKA.name)
@@ -106,6 +148,17 @@ def describe_offline(settings: Mapping[str, Any]) -> dict[str, Any]:
 def place_of(settings: Mapping[str, Any], topic: str) -> Place:
     """Return the topic at these brokers."""
     return Place("kafka", str(settings["bootstrap.servers"]).partition(",")[0].strip(), f"topic {topic}")
+
+
+def _refuse_overridden(table: Table, given: Mapping[str, Any], used: Mapping[str, Any]) -> None:
+    """Keep or raise InputError for each setting that is not what the client gets: the bridge sets it after the user."""
+    for name, value in given.items():
+        if name in used and str(value).lower() == str(used[name]).lower():
+            continue
+        key = MEANT.get(name)
+        way_out = "its promises depend on it; take it away" if key is None else f"write {key} = ... instead"
+        text = f"is set by the bridge, and would be ignored here: {way_out}"
+        table.keep(table.error(f"librdkafka.{name}", text, masked=True))
 
 
 def _check_setting(table: Table, name: str, value: Any) -> None:

@@ -32,7 +32,6 @@ from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, F
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
-    describe_offline,
     read_current_settings,
 )
 from bridge.endpoints.kafka.cluster.asking import (
@@ -149,7 +148,7 @@ class ShareSource(TopicSource):
 
     def make_offline(self) -> None:
         """Make a consumer and end it, without an address. Raises KafkaException or ValueError for wrong settings."""
-        ShareConsumer(describe_offline(self.settings), logger=QUIET).close()
+        ShareConsumer(self.offline_settings, logger=QUIET).close()
 
     def meet(self, layout: BridgeLayout) -> None:
         queues = layout.topology.queues

@@ -18,7 +18,6 @@ from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, F
 from bridge.endpoints.kafka.cluster.addresses import (
     QUIET,
     Settings,
-    describe_offline,
     is_new_protocol,
     read_current_settings,
 )
@@ -113,7 +112,7 @@ class KafkaSource(TopicSource):
 
     def make_offline(self) -> None:
         """Make a consumer and end it, without an address. Raises KafkaException for settings that are wrong."""
-        Consumer(describe_offline(self.settings), logger=QUIET).close()
+        Consumer(self.offline_settings, logger=QUIET).close()
 
     @property
     def trouble(self) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bridge.endpoint import Place, Removal, Source
-from bridge.endpoints.kafka.cluster.addresses import Settings, place_of
+from bridge.endpoints.kafka.cluster.addresses import Settings, describe_offline, place_of
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
@@ -46,6 +46,11 @@ class TopicSource(Source):
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """The settings of its client, as of now. Raises Disconnected where a secret cannot be read any more."""
+
+    @property
+    def offline_settings(self) -> dict[str, Any]:
+        """The same, without addresses and tokens."""
+        return describe_offline(self.settings)
 
     @property
     def _fetch_bytes(self) -> int:

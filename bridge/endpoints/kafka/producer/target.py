@@ -179,13 +179,18 @@ class TopicTarget(Target, Generic[C]):
         """Return all settings of a producer; ``limits`` are those that follow from its topics."""
         return {**DEFAULTS, **limits, **given, **FIXED}
 
+    @property
+    def offline_settings(self) -> dict[str, Any]:
+        """All settings of a producer, without addresses and tokens."""
+        return self.producer_settings(describe_offline(self.settings), {})
+
     def make_writer(self, topics: Mapping[str, KafkaTopic]) -> RecordWriter:
         """Return what makes records for these topics."""
         return RecordWriter(self._destinations, topics, self._turns)
 
     def make_offline(self) -> None:
         """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
-        Producer(self.producer_settings(describe_offline(self.settings), {}), logger=QUIET)
+        Producer(self.offline_settings, logger=QUIET)
 
     @property
     def trouble(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,52 @@ HALF = "transactional = true\n[targets"
 def test_a_mistake_is_reported_with_its_key_and_a_way_out(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read(tmp_path, text)
+
+
+def test_a_setting_of_librdkafka_takes_effect_or_is_refused_with_its_key(tmp_path: Path) -> None:
+    """What the bridge sets after it was ignored: a source with another group than was written, as one."""
+    source, target = "orders", "copies"
+    plain = edit_pair((HALF, "[targets"), ('some"]\ntransactional = true', 'some"]'))
+    share = edit_pair((HALF, 'group_type = "share"\n[targets'), ('some"]\ntransactional = true', 'some"]'))
+    for text, name, written, refused in (
+        (plain, source, '"group.id" = "x"', "write group = ... instead"),
+        (share, source, '"group.id" = "x"', "write group = ... instead"),
+        (plain, source, '"bootstrap.servers" = "other:9092"', "write url = ... instead"),
+        (plain, source, '"metadata.broker.list" = "other:9092"', "write url = ... instead"),
+        (plain, source, '"enable.auto.commit" = true', "take it away"),
+        (plain, source, '"enable.auto.commit" = "false"', ""),
+        (plain, source, '"enable.auto.offset.store" = true', "take it away"),
+        (plain, source, '"enable.partition.eof" = true', "write until_end = ... instead"),
+        (plain, source, '"isolation.level" = "read_uncommitted"', ""),
+        (PAIR, source, '"isolation.level" = "read_uncommitted"', "write transactional = ... instead"),
+        (plain, source, '"fetch.max.bytes" = 2000000', ""),
+        (plain, target, '"bootstrap.servers" = "other:9092"', "write url = ... instead"),
+        (plain, target, '"enable.idempotence" = false', "take it away"),
+        (plain, target, '"enable.idempotence" = true', ""),
+        (plain, target, '"enable.gapless.guarantee" = false', "take it away"),
+        (PAIR, target, '"transactional.id" = "x"', "write transactional_id = ... instead"),
+        (PAIR, target, '"message.timeout.ms" = 1000', "take it away"),
+        (PAIR, target, '"transaction.timeout.ms" = 60000', ""),
+        (plain, target, '"linger.ms" = 50', ""),
+    ):
+        table = f"[{'sources' if name == source else 'targets'}.{name}]"
+        edited = text.replace(table, f"{table}\nlibrdkafka = {{ {written} }}")
+        setting = re.escape(written.split('"')[1])
+        if not refused:
+            read(tmp_path, edited)
+            continue
+        with pytest.raises(InputError, match=rf"{re.escape(table)} librdkafka.{setting}: is set by .*{refused}"):
+            read(tmp_path, edited)
+
+
+def test_a_login_is_written_once_under_a_key_or_for_librdkafka(tmp_path: Path) -> None:
+    given = '[targets.copies]\nuser = "u"\npassword = "p"'
+    for setting in ("sasl.username", "sasl.password"):
+        text = edit_pair(("[targets.copies]", f'{given}\nlibrdkafka = {{ "{setting}" = "hush" }}'))
+        with pytest.raises(InputError, match=rf"librdkafka.{setting}: is given twice, here and in") as caught:
+            read(tmp_path, text)
+        assert "hush" not in str(caught.value)
+    read(tmp_path, edit_pair(("[targets.copies]", f'{given}\nlibrdkafka = {{ "sasl.mechanism" = "SCRAM-SHA-512" }}')))
 
 
 def test_a_member_by_the_new_protocol_is_given_no_setting_that_brokers_have_then(tmp_path: Path) -> None:
