@@ -1,4 +1,4 @@
-"""What is wrong between the pipelines of one process, each of which is right by itself.
+"""What is wrong between sources, and between the pipelines of one process, each of which is right by itself.
 
 They may share what they like: places that several write to, such as one for all dead letters, and topics that each
 reads by a group of its own. Two that read the same queue, or keep in one place how far they have read, take messages
@@ -8,7 +8,7 @@ owner knows whether a queue is shared on purpose, and `Policy.max_hops` ends loo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -40,10 +40,11 @@ class Conflict(NamedTuple):
 
 def find_conflicts(flows: Mapping[str, PipelineFlow]) -> Iterator[Conflict]:
     """Yield what is wrong between pipelines, given by their names."""
-    sources = [(name, inlet.source) for name, flow in flows.items() for inlet in flow.inlets]
-    for (one, first), (other, second) in combinations(sources, 2):
-        if one != other and (found := _compare(f"[pipelines.{one}.sources.{first.name}]", first, second)) is not None:
-            yield Conflict(f"{other}.sources.{second.name}", *found)
+    owned = [(name, inlet.source) for name, flow in flows.items() for inlet in flow.inlets]
+    sources = [(f"{name}.sources.{source.name}", source) for name, source in owned]
+    for first, second, rivalry in find_rivals(sources, "pipelines."):
+        if owned[first][0] != owned[second][0]:
+            yield Conflict(sources[second][0], *rivalry)
     targets = [(name, each) for name, flow in flows.items() for each in dict.fromkeys(flow.targets.values())]
     for (one, earlier), (other, later) in combinations(targets, 2):
         clusters = {(each.system, each.cluster) for each in earlier.places}
@@ -54,14 +55,41 @@ def find_conflicts(flows: Mapping[str, PipelineFlow]) -> Iterator[Conflict]:
     yield from _find_loops(flows)
 
 
-def _compare(shown: str, first: Source, second: Source) -> tuple[str, str] | None:
-    """Return the key and the problem of a source that disturbs another one, which is ``shown``; None if it does not."""
-    system = next((place.system for place in sorted(second.places)), "")
+class _Reader(NamedTuple):
+    """What a source reads, and what identifies where it keeps how far; asked for once, as there are many pairs."""
+
+    table: str
+    places: frozenset[Place]
+    clusters: frozenset[tuple[str, str]]
+    settled_in: str | None
+
+
+def find_rivals(
+    sources: Sequence[tuple[str, Source]], within: str = ""
+) -> Iterator[tuple[int, int, tuple[str, str]]]:  # fmt: skip
+    """Yield each two sources that disturb each other, by their numbers, with the key and the problem of the second one.
+
+    A source comes with its table, which is shown after ``within``.
+    """
+    readers = [
+        _Reader(f"[{within}{table}]", places, frozenset([(each.system, each.cluster) for each in places]), settled_in)
+        for table, places, settled_in in ((table, each.places, each.settled_in) for table, each in sources)
+    ]
+    for (one, first), (other, second) in combinations(enumerate(readers), 2):
+        if (found := _compare(first, second)) is not None:
+            yield one, other, found
+
+
+def _compare(first: _Reader, second: _Reader) -> tuple[str, str] | None:
+    """Return the key and the problem of a source that disturbs another one; None if it does not."""
+    shown, systems = first.table, {system for system, _ in second.clusters}
     kept = second.settled_in if first.settled_in == second.settled_in else None
+    if not (kept or "rabbitmq" in systems) or systems.isdisjoint([system for system, _ in first.clusters]):
+        return None
+    system = min(systems)
     shared = _find_read_by_both(first, second)
     if has_groups(system):
-        clusters = {(each.system, each.cluster) for each in first.places}
-        if not kept or not clusters & {(each.system, each.cluster) for each in second.places}:
+        if not kept or not first.clusters & second.clusters:
             return None
         if shared is not None:
             problem = f"{shown} reads {shared.name} in group {kept!r}, too: each message goes to one of them"
@@ -70,7 +98,7 @@ def _compare(shown: str, first: Source, second: Source) -> tuple[str, str] | Non
         else:
             problem = f"{shown} is in group {kept!r}, too, with other topics: the broker gives messages of each to both"
         return "group", f"{problem}; give each a group of its own"
-    if kept and system == (next((place.system for place in sorted(first.places)), "")):
+    if kept:
         key = "state" if system == "archive" else "offsets"
         return key, f"{shown} keeps there how far it has read, too: each goes on where the other was; give each its own"
     if shared is not None and system == "rabbitmq":
@@ -81,7 +109,7 @@ def _compare(shown: str, first: Source, second: Source) -> tuple[str, str] | Non
     return None
 
 
-def _find_read_by_both(first: Source, second: Source) -> Place | None:
+def _find_read_by_both(first: _Reader, second: _Reader) -> Place | None:
     both = [each for each in sorted(second.places) if any(covers(read, each) for read in first.places)]
     both += [each for each in sorted(first.places) if any(covers(read, each) for read in second.places)]
     return both[0] if both else None

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from bindings.sources.open import open_source
 from bridge.daemon import keys
 from bridge.daemon.reading.replies import Ends, read_replies
-from bridge.endpoint import BridgeLayout, Misfit, Place, Source, Target
+from bridge.endpoint import BridgeLayout, Misfit, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target, reading_endpoint
+from bridge.endpoints.between import find_rivals
 from bridge.endpoints.loops import find_dead_letter_loop, find_feedback, find_near_exchange
 from bridge.keys import Key, reading_whole
 from bridge.mistakes import ConfigWarning, Mistakes
@@ -226,14 +227,10 @@ def _read_targets(
 
 
 def _check_rivals(table: Table, inlets: Mapping[str, Inlet]) -> None:
-    """Warn of sources that read the same queue of RabbitMQ: only one of them reads each message of the queue."""
-    readers: dict[Place, str] = {}
-    for name, inlet in inlets.items():
-        for place in inlet.source.places:
-            other = readers.setdefault(place, name)
-            if place.system == "rabbitmq" and other != name:
-                problem = f"[sources.{other}] reads {place.name}, too: each gets some of its messages, in no order"
-                table.warnings.append(ConfigWarning(table.path_of(f"sources.{name}"), "queue", problem))
+    """Warn of sources that take messages from each other, or keep in one place how far they have read."""
+    sources = [(table.path_of(f"sources.{name}"), inlet.source) for name, inlet in inlets.items()]
+    for _, second, rivalry in find_rivals(sources):
+        table.warnings.append(ConfigWarning(sources[second][0], *rivalry))
 
 
 def _check_loops(

@@ -296,6 +296,28 @@ def test_a_source_that_reads_the_folder_of_one_queue_of_a_target_is_a_loop(tmp_p
             read(tmp_path, text)
 
 
+def test_sources_that_disturb_each_other_are_a_warning_in_one_pipeline_as_between_two(tmp_path: Path) -> None:
+    """Within a pipeline there was no word, but for queues of RabbitMQ."""
+    for url, one, other, key in (
+        ("archive:in", 'state = ".at.json"', 'state = "./.at.json"', "state"),
+        ("archive:in", 'state = "1.json"', 'state = "2.json"', ""),
+        ("archive:in", "", "", ""),
+        ("amqp://h", 'queue = "a"\noffsets = "at"', 'queue = "b"\noffsets = "at"', "offsets"),
+        ("amqp://h", 'queue = "a"', 'queue = "a"', "queue"),
+        ("amqp://h", 'queue = "a"', 'queue = "b"', ""),
+        ("kafka://h", 'topic = "a"\ngroup = "g"', 'topic = "a"\ngroup = "g"', "group"),
+        ("kafka://h", 'topic = "a"\ngroup = "g"', 'topic = "b"\ngroup = "g"', "group"),
+        ("kafka://h", 'topic = "a"', 'topic = "a"', ""),
+        ("rocketmq://h", 'topic = "a"\ngroup = "g"', 'topic = "b"\ngroup = "g"', "group"),
+    ):
+        replay = RIGHT[RIGHT.index("[sources") : RIGHT.index("[targets")]
+        tables = [f'[sources.{name}]\nurl = "{url}"\n{more}\n' for name, more in (("s1", one), ("s2", other))]
+        top, rest = RIGHT.split(replay)
+        warned = read(tmp_path, top + "".join(tables) + rest).warnings
+        found = [(each.table, each.key) for each in warned if "[sources.s1]" in each.text]
+        assert found == ([("sources.s2", key)] if key else []), (url, one, other)
+
+
 def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:
     values = {"window_bytes": '"1 MiB"', "unroutable": '"drop"', "one_at_a_time": "true", "max_dead_letters": "0.9"}
     for key in pump_keys.POLICY.names:
