@@ -127,11 +127,11 @@ class Table:
         line, caret = locate(self.source, self.path, key, masked=masked)
         return KeyMistake(f"{self.source}{line}: {where}{key}: {problem}{caret}", (self.path, key))
 
-    def keep(self, error: InputError) -> None:
-        """Keep a mistake without which the table can be read on; raise it where none are kept."""
+    def keep(self, error: InputError, item: str = "") -> None:
+        """Keep a mistake without which the table can be read on, in an ``item`` of its key; else raise it."""
         if self.mistakes is None:
             raise error
-        self.mistakes.keep(error)
+        self.mistakes.keep(error, item)
 
     def _refuse_unknown(self, key: str, known: Collection[str], *, listed: bool = True) -> None:
         """Keep or raise the error of a key that is not known, whose value may be a secret under a misspelt name."""

@@ -60,6 +60,15 @@ def has_scheme(text: str, schemes: Collection[str]) -> bool:
     return bool(separator) and scheme.lower() in schemes
 
 
+def is_address(text: str, schemes: Collection[str]) -> bool:
+    """Return whether a text is an address with one of these schemes."""
+    try:
+        _parse(text, schemes)
+    except _Wrong:
+        return False
+    return True
+
+
 def parse_address(text: str, schemes: Collection[str], example: str) -> Address:
     """Parse an address. Raises InputError, which contains no part of the text, only an example."""
     try:

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 import pika
 
 from bindings.sources.access_token import TokenVariable, find_token
-from bindings.sources.address import Address, parse_address
+from bindings.sources.address import Address, is_address, parse_address
 from bindings.sources.management import find_login
 from bridge.endpoint import Disconnected
 from bridge.endpoints.rabbitmq import keys
@@ -166,8 +166,10 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
     parameters = [first]
     for host in hosts:
         address = keys.HOST.fullmatch(host)
-        if address is None:
-            raise table.error("hosts", f"must be HOST, HOST:PORT or [IPV6]:PORT, and is {host!r}")
+        if address is None or not is_address(f"amqp://{host}", AMQP):
+            text = f"must be HOST, HOST:PORT or [IPV6]:PORT, with a port up to 65535, and is {host!r}"
+            table.keep(table.error("hosts", text), host)
+            continue
         other = copy(first)
         other.host = address["ipv6"] or address["name"]
         other.port = int(address["port"] or first.port)

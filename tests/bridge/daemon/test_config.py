@@ -318,6 +318,22 @@ def test_sources_that_disturb_each_other_are_a_warning_in_one_pipeline_as_betwee
         assert found == ([("sources.s2", key)] if key else []), (url, one, other)
 
 
+def test_a_host_of_hosts_is_refused_wherever_one_in_url_is(tmp_path: Path) -> None:
+    for host, right in (
+        ("h:65535", True), ("[::1]:65535", True), ("h", True), ("h:65536", False), ("[::1]:99999", False),
+        ("[::x]", False), ("a b", False), ("a..b", False),
+    ):  # fmt: skip
+        for text in (
+            MIXED.replace("amqp://127.0.0.1", f"amqp://{host}"),
+            MIXED.replace('"q"', f'"q"\nhosts = ["{host}"]'),
+        ):
+            with nullcontext() if right else pytest.raises(InputError, match=r"hosts|url"):
+                read(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, MIXED.replace('"q"', '"q"\nhosts = ["h:70000", "h", "h:80000"]'))
+    assert [host in str(caught.value) for host in ("'h:70000'", "'h:80000'", "'h'")] == [True, True, False]
+
+
 def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:
     values = {"window_bytes": '"1 MiB"', "unroutable": '"drop"', "one_at_a_time": "true", "max_dead_letters": "0.9"}
     for key in pump_keys.POLICY.names:
