@@ -12,7 +12,8 @@ Tables of a configuration::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import confluent_kafka
@@ -20,13 +21,16 @@ import confluent_kafka
 from bridge.endpoint import Target
 from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.addresses import check_settings, read_settings
+from bridge.endpoints.kafka.cluster.topics import check_topic
 from bridge.endpoints.kafka.consumer.source import KafkaSource
-from bridge.endpoints.kafka.consumer.topic_source import TopicSource
+from bridge.endpoints.kafka.consumer.topic_source import TopicSource, check_pattern
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
 from bridge.endpoints.topics import TopicDestination, parse_destination
+from bridge.keys import Key
 from bridge.pump.policy import Policy, Unroutable
 from bridge.table import Table
+from exchange.errors import InputError
 from exchange.text.site import build_install_command
 
 __all__ = [
@@ -39,6 +43,9 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
     topic = keys.TOPIC.read(table)
     topics = keys.TOPICS.read(table) if topic is None else [topic]
+    for each in dict.fromkeys(topics):
+        with _keeping(table, keys.TOPICS if topic is None else keys.TOPIC, each):
+            (check_pattern if each.startswith("^") else check_topic)(each)
     if not topics:
         raise table.error("topics", 'there is none; write topics = ["..."]')
     keys.REPLY_TOPICS.read(table)  # for `caller_target`
@@ -64,6 +71,15 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     )
     check_settings(table, made, settings)
     return made
+
+
+@contextmanager
+def _keeping(table: Table, key: Key[Any], item: str) -> Iterator[None]:
+    """Keep the InputError of the block as a mistake in an item of a key; raise it where none are kept."""
+    try:
+        yield
+    except InputError as error:
+        table.keep(table.error(key.name, str(error)), item)
 
 
 NO_OFFSETS: Final = 'a share group has no offsets; take it away, or write group_type = "consumer"'
@@ -99,7 +115,9 @@ def _build_share_source(
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
-    destinations = keys.QUEUES.read(table).convert(lambda value: parse_destination(value, ("topic", "key")))
+    destinations = keys.QUEUES.read(table).convert(
+        lambda value: parse_destination(value, ("topic", "key"), check_topic)
+    )
     settings = read_settings(url, table)
     made: KafkaTarget | TransactionalTarget
     if not keys.TRANSACTIONAL.read(table):
@@ -115,7 +133,10 @@ def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
 def dead_letter_target(name: str, url: str, table: Table) -> KafkaTarget:
     """Build the target of dead letters of a configuration; see `bridge.endpoints`."""
     settings = read_settings(url, table)
-    made = KafkaTarget(name, settings, {"": TopicDestination(keys.DEAD_LETTER_TOPIC.read(table))})
+    topic = keys.DEAD_LETTER_TOPIC.read(table)
+    with _keeping(table, keys.DEAD_LETTER_TOPIC, topic):
+        check_topic(topic)
+    made = KafkaTarget(name, settings, {"": TopicDestination(topic)})
     check_settings(table, made, settings)
     return made
 
@@ -128,6 +149,9 @@ def caller_target(name: str, url: str, table: Table) -> tuple[KafkaTarget, froze
     topics = keys.REPLY_TOPICS.read(table)
     if not topics:
         return None
+    for topic in topics:
+        with _keeping(table, keys.REPLY_TOPICS, topic):
+            check_topic(topic)
     settings = read_settings(url, table)
     made = KafkaTarget(name, settings, {topic: TopicDestination(topic) for topic in topics})
     check_settings(table, made, settings)

@@ -14,6 +14,7 @@ from bridge.endpoint import Disconnected, Removal
 from bridge.endpoints.kafka.cluster.asking import ASKING, METADATA_WITHIN, fetch_metadata, make_admin
 from bridge.endpoints.kafka.cluster.errors import PERMISSIONS, Reasons, describe_error
 from bridge.endpoints.topics import ANY_SIZE, describe_missing
+from exchange.errors import InputError
 from exchange.partition.partitions import Broker, Partition, Partitions
 from exchange.text.display import count_noun, write_milliseconds
 
@@ -22,6 +23,18 @@ Racks: TypeAlias = Mapping[int, str | None]
 
 Partitioned: TypeAlias = Mapping[str, tuple[str, int]]
 """Queue of the topology -> its topic, and over how many partitions the topology spreads it."""
+
+
+TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
+"""A name that Kafka allows."""
+
+
+def check_topic(name: str) -> str:
+    """Return the name of a topic. Raises InputError for one that Kafka does not allow."""
+    if TOPIC_NAME.fullmatch(name) is None:
+        allowed = "1 to 249 letters without accents, digits, dots, _ and -, and not . or .. alone"
+        raise InputError(f"no topic can have the name {name[:250]!r}: Kafka allows {allowed}")
+    return name
 
 
 class KafkaTopic(NamedTuple):

@@ -6,13 +6,16 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from confluent_kafka import Consumer, KafkaException
+
 from bridge.endpoint import Place, Removal, Source
-from bridge.endpoints.kafka.cluster.addresses import Settings, describe_offline, place_of
+from bridge.endpoints.kafka.cluster.addresses import QUIET, Settings, describe_offline, place_of
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, LOG_LEVEL
 from bridge.endpoints.kafka.cluster.health import MEASURE_EVERY
 from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.cluster.topics import look_up_removals
+from exchange.errors import InputError
 
 CLIENT: Final[Mapping[str, Any]] = {
     **CONNECTING,
@@ -30,6 +33,17 @@ FETCH_MOST: Final = 50 << 20
 """Maximum number of bytes of one answer, unless the window is smaller."""
 FETCH_LEAST: Final = 1_000_000
 """Minimum number of bytes of one answer: librdkafka's ``message.max.bytes``."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise InputError for a regular expression that librdkafka does not take: its language is its own."""
+    consumer = Consumer({"group.id": "hashstar"}, logger=QUIET)  # without an address it connects to nothing
+    try:
+        consumer.subscribe([pattern])
+    except KafkaException:
+        raise InputError(f"{pattern!r} is no regular expression that librdkafka takes") from None
+    finally:
+        consumer.close()
 
 
 class TopicSource(Source):

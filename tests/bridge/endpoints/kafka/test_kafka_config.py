@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,31 @@ def test_a_login_is_written_once_under_a_key_or_for_librdkafka(tmp_path: Path) -
             read(tmp_path, text)
         assert "hush" not in str(caught.value)
     read(tmp_path, edit_pair(("[targets.copies]", f'{given}\nlibrdkafka = {{ "sasl.mechanism" = "SCRAM-SHA-512" }}')))
+
+
+def test_a_topic_that_no_kafka_has_is_refused_wherever_it_is_written(tmp_path: Path) -> None:
+    orders = edit_pair(("transactional = true\n[targets", "[targets"), ('"some"]\ntransactional = true', '"some"]'))
+    places: dict[str, Callable[[str], str]] = {
+        "topics": lambda name: orders.replace('topics = ["orders"]', f'topics = ["good", "{name}"]'),
+        "topic": lambda name: orders.replace('topics = ["orders"]', f'topic = "{name}"'),
+        "queues.all": lambda name: orders.replace('["all", "some"]', f'{{ all = "{name}", some = {{ topic = "t" }} }}'),
+        "dead_letters] topic": lambda name: orders + f'[dead_letters]\nurl = "kafka://h"\ntopic = "{name}"\n',
+    }
+    for key, write in places.items():
+        for name in ("a b", "a/b", "é", ".", "..", "a" * 250, "a^b"):
+            with pytest.raises(InputError, match=rf"{re.escape(key)}: .*no topic can have the name"):
+                read(tmp_path, write(name))
+        for name in ("a.b", "A_b-1", "...", "a" * 249):
+            read(tmp_path, write(name))
+    for pattern in ("^[a", "^(a", "^*a"):
+        with pytest.raises(InputError, match=r"topics: .* is no regular expression that librdkafka takes"):
+            read(tmp_path, places["topics"](pattern))
+    for pattern in ("^x.*", "^eu-[0-9]+$", "^(x|y)"):
+        read(tmp_path, places["topics"](pattern))
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, places["topics"]("a b").replace('"good"', '"^[a", "c d"'))
+    assert len(str(caught.value).splitlines()) >= 3
+    assert {"'a b'", "'c d'", "'^[a'"} <= {*re.findall(r"'[^']+'", str(caught.value))}
 
 
 def test_a_member_by_the_new_protocol_is_given_no_setting_that_brokers_have_then(tmp_path: Path) -> None:
