@@ -387,6 +387,16 @@ def read_filter(table: Table) -> Filter | None:
     try:
         by_sql = None if selector is None else Selector.parse(selector)
         key = "tags"
-        return Filter(by_sql, None if tags is None else Tags.parse(tags))
+        by_tags = None if tags is None else Tags.parse(tags)
     except HashstarError as error:
         raise table.error(key, str(error)) from None
+    if by_tags is not None:
+        warn_of_bars(table, key, by_tags.tags)
+    return Filter(by_sql, by_tags)
+
+
+def warn_of_bars(table: Table, key: str, tags: Collection[str]) -> None:
+    """Warn of each tag with a bar in it: RocketMQ allows it, and more likely ``||`` was meant."""
+    for tag in sorted(tags):
+        if "|" in tag:
+            table.warn(key, f"{tag!r} is one tag, with a bar in it; tags are separated by ||")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bindings.sources.open import open_source
 from bridge.daemon import keys
-from bridge.daemon.reading.replies import Ends, read_replies
+from bridge.daemon.reading.replies import Ends, read_replies, warn_of_reply_topics
 from bridge.endpoint import BridgeLayout, Misfit, Source, Target
 from bridge.endpoints import build_dead_letter_target, build_source, build_target, reading_endpoint
 from bridge.endpoints.between import find_rivals
@@ -122,15 +122,13 @@ def read_pipeline(table: Table, mistakes: Mistakes, shared: Shared, known: tuple
         with mistakes.collect():
             _check_fit(endpoint, own, layout)
     mistakes.raise_any()
-    replies, reply_inlets = NO_REPLIES, list[Inlet]()
+    replies, reply_inlets, written = NO_REPLIES, list[Inlet](), unread.tables(keys.SOURCES.name)
     if reply_tables:
-        ends = Ends(
-            unread.tables(keys.SOURCES.name), inlets, unread.tables(keys.TARGETS.name), targets_by_name, targets
-        )
+        ends = Ends(written, inlets, unread.tables(keys.TARGETS.name), targets_by_name, targets)
         replies, reply_inlets = read_replies(
             table, reply_tables, mistakes, ends, topology, policy, has_dead_letters=dead_letters is not None
         )
-        mistakes.raise_any()
+    warn_of_reply_topics(written, source_tables, replies)
     _check_loops(table, inlets, targets_by_name, targets, topology, dead_letters)
     _check_rivals(table, inlets)
     if registry is not None:

@@ -77,7 +77,7 @@ def read_replies(
 ) -> tuple[Replies, list[Inlet]]:
     """Read all tables of replies of a file, and return what passes, and the inlets that read replies.
 
-    Mistakes are kept; with any, the result is incomplete.
+    All mistakes are raised at its end, with those that were kept before.
     """
     servers: dict[Target, Servers] = {}
     callers: dict[str, Callers] = {}
@@ -105,7 +105,16 @@ def read_replies(
             source = _build_source(name, table, ends, read, policy)
             _check_place(table, source, read, ends)
             inlets.append(Inlet(source, replies_of=read))
+    mistakes.raise_any()
     return Replies(servers, callers), inlets
+
+
+def warn_of_reply_topics(written: Mapping[str, Table], tables: Mapping[str, Table], replies: Replies) -> None:
+    """Warn of sources, by their unread tables, that name topics for replies, and whose messages get none."""
+    for name, each in written.items():
+        if each.has("reply_topics") and name not in replies.callers:
+            text = "does nothing, as no target that its messages reach has replies; write [replies.TARGET]"
+            tables[name].warn("reply_topics", text)
 
 
 def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:

@@ -31,11 +31,14 @@ def read_settings(url: str, table: Table | None = None) -> ClientSettings:
     if address.path not in ("", "/") or address.query or address.fragment:
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
     servers = ";".join(_with_port(host) for host in address.hosts.split(","))
+    secrets = [key.name for key in (keys.SECRET_KEY, keys.SECURITY_TOKEN) if table.has(key.name)]
     access_key = keys.ACCESS_KEY.read(table) or address.user
     secret_key = keys.SECRET_KEY.read(table) or address.password
     token = keys.SECURITY_TOKEN.read(table)
     if access_key and not secret_key:
         raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
+    for name in secrets if not access_key else ():
+        table.warn(name, 'does nothing without an access key; write access_key = "..."')
     tls = _tls(table)
 
     def channel() -> ChannelSettings:
@@ -64,12 +67,15 @@ def _current(secret: str) -> str:
 
 def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
     """Return the function that reads the settings of TLS as they are when it is called; it returns None without TLS."""
+    has_verify = table.has(keys.VERIFY.name)
     is_on, verify = keys.TLS.read(table), keys.VERIFY.read(table)
     files = (keys.CA_FILE, keys.CERT_FILE, keys.KEY_FILE)
     if not is_on:
         for key in files:
             if table.has(key.name):
                 raise table.error(key.name, "is for TLS, which is off; write tls = true")
+        if has_verify:
+            table.warn(keys.VERIFY.name, "does nothing, as TLS is off; write tls = true")
         return lambda: None
     ca_file, cert_file, key_file = (key.read(table) for key in files)
 

@@ -20,6 +20,7 @@ from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
 from bridge.endpoints.topics import TopicDestination, parse_destination
 from bridge.interop import build_topic, group_of
+from bridge.pump.inlet import warn_of_bars
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
 from bridge.table import Table
@@ -49,6 +50,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         if any(encoded == other.topic for other in subscriptions):
             raise table.error(key, f"names {each!r} twice")
         subscriptions.append(_subscription(encoded, tags, sql, table))
+    warn_of_bars(table, keys.SUBSCRIPTION.name, subscriptions[0].tags)
     try:
         group = group_of(keys.GROUP.read(table, f"hashstar-{name}"))
     except InputError as error:

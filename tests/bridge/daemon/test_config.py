@@ -334,6 +334,49 @@ def test_a_host_of_hosts_is_refused_wherever_one_in_url_is(tmp_path: Path) -> No
     assert [host in str(caught.value) for host in ("'h:70000'", "'h:80000'", "'h'")] == [True, True, False]
 
 
+def test_a_setting_that_does_nothing_without_another_one_is_a_warning(tmp_path: Path) -> None:
+    kafka, rocketmq = 'url = "kafka://h"\ntopic = "t"\n', 'url = "rocketmq://h"\ntopic = "t"\n'
+    for endpoint, setting, needed, key in (
+        (kafka, 'password = "p"', 'user = "u"', "password"),
+        (kafka, 'mechanism = "SCRAM-SHA-256"', 'user = "u"\npassword = "p"', "mechanism"),
+        (kafka, 'librdkafka = { "sasl.password" = "p" }', "", "librdkafka.sasl.password"),
+        (
+            kafka,
+            'librdkafka = { "ssl.endpoint.identification.algorithm" = "none" }',
+            "tls = true",
+            "librdkafka.ssl.endpoint.",
+        ),
+        (
+            kafka,
+            'librdkafka = { "sasl.mechanism" = "SCRAM-SHA-512" }',
+            'user = "u"\npassword = "p"',
+            "librdkafka.sasl.mech",
+        ),
+        (kafka, 'reply_topics = ["r"]', '[replies.out]\ntopic = "answers"', "reply_topics"),
+        (rocketmq, 'secret_key = "s"', 'access_key = "a"', "secret_key"),
+        (rocketmq, 'security_token = "s"', 'access_key = "a"\nsecret_key = "s"', "security_token"),
+        (rocketmq, "verify = false", "tls = true", "verify"),
+        (kafka, 'tags = "paid |"', "", "tags"),
+        (rocketmq, 'subscription = "paid | shipped"', "", "subscription"),
+    ):
+        text = edit('url = "archive:in"\n', endpoint + setting + "\n")
+
+        def warned(text: str, key: str = key) -> list[str]:
+            return [each.key for each in read(tmp_path, text).warnings if each.key.startswith(key)]
+
+        assert len(warned(text)) == 1, setting
+        if needed.startswith("[replies"):
+            text = text.replace(
+                'url = "archive:out"\nqueues = { all = ".", some = "some" }',
+                'url = "kafka://o"\nqueues = ["all", "some"]',
+            )
+            assert warned(text + needed) == []
+        elif needed:
+            assert warned(text.replace(setting, f"{setting}\n{needed}")) == []
+    separated = read(tmp_path, edit('url = "archive:in"', 'url = "archive:in"\ntags = "paid || shipped"'))
+    assert [each for each in separated.warnings if each.key == "tags"] == []
+
+
 def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:
     values = {"window_bytes": '"1 MiB"', "unroutable": '"drop"', "one_at_a_time": "true", "max_dead_letters": "0.9"}
     for key in pump_keys.POLICY.names:

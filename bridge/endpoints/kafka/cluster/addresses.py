@@ -67,7 +67,7 @@ def read_settings(
         raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
     refuse_second_login(table, address)
     fixed = {"bootstrap.servers": address.hosts, **fixed}
-    given = [key for key in LOGIN if table.has(key.name)]
+    given = {key.name: LOGIN[key] for key in LOGIN if table.has(key.name)}
     tokens = read_tokens(table, address, (keys.USER.name, keys.PASSWORD.name, keys.MECHANISM.name))
     user = keys.USER.read(table) or address.user
     password = keys.PASSWORD.read(table) or address.password or None
@@ -80,6 +80,9 @@ def read_settings(
         if password is None:
             raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
         login = {"sasl.mechanism": mechanism, "sasl.username": user}
+    for name in (keys.PASSWORD.name, keys.MECHANISM.name):
+        if name in given and not (user or tokens):
+            table.warn(name, 'does nothing without a user; write user = "..."')
     if tokens is not None:
         login = {"sasl.mechanism": "OAUTHBEARER", TOKENS: TokenLogin(tokens)}
     for key, name in FILES.items():
@@ -97,10 +100,16 @@ def read_settings(
 
     for name, value in own.items():
         _check_setting(table, name, value)
-    for key in given:
-        for name in own.keys() & {*LOGIN[key]}:
-            text = f"is given twice, here and in {key.name}; remove one of them"
+    for key_name, meant in given.items():
+        for name in own.keys() & {*meant}:
+            text = f"is given twice, here and in {key_name}; remove one of them"
             table.keep(table.error(f"librdkafka.{name}", text, masked=True))
+    protocol = str({**settings, **own}["security.protocol"]).upper()
+    for name in own:
+        layer = name.partition(".")[0].upper()
+        if layer in ("SASL", "SSL") and layer not in protocol.split("_"):
+            way_out = "give user and password" if layer == "SASL" else "write tls = true"
+            table.warn(f"librdkafka.{name}", f"does nothing, as security.protocol is {protocol}; {way_out}")
     _refuse_overridden(table, own, {**own, **dict.fromkeys(ADDRESSES), **fixed})
     return current
 
