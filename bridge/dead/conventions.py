@@ -7,7 +7,7 @@ dead-lettered may be given up by an application later, and keeps the headers of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from exchange.values.json_text import parse_leniently
@@ -29,10 +29,11 @@ class Death(NamedTuple):
     """Queue in which it died, or topic that it was read from."""
     first: str
     """The first death, where that is another one: ``rejected in 'orders'``."""
-    exchange: str
-    """Exchange that it was published to; of Kafka and RocketMQ the topic."""
+    exchange: str | None
+    """Exchange that it was published to; of Kafka and RocketMQ the topic. Null where its headers do not name it, or not
+    the routing key."""
     key: str
-    """Shape of its routing key: words that vary are ``*``."""
+    """Shape of its routing key, where ``exchange`` is null of that of the dead letter: words that vary are ``*``."""
     exception: str
     """Class of the exception."""
     error: str
@@ -165,26 +166,45 @@ def find_death(headers: Mapping[str, str | None], exchange: str, key: str) -> tu
         return (headers.get(name) or "") if name else ""
 
     reason, queue, first = read(convention.reason) or convention.constant, read(convention.queue), ""
-    published = read(convention.exchange) if convention.exchange else exchange
-    key = read(convention.routing_key) if convention.routing_key else key
-    if convention.name == "RabbitMQ":
+    published: str | None
+    if convention.has_topics:
+        published = (read(convention.exchange) if convention.exchange else exchange) or queue or None
+    else:
         deaths = _parse_deaths(headers.get(DEATHS))
-        origin = next(
-            (each for each in deaths if (each.get("queue"), each.get("reason")) == (queue, reason)),
-            deaths[-1] if deaths else {},
-        )
-        reason, queue = reason or _text(origin, "reason"), queue or _text(origin, "queue")
-        published = published if headers.get(convention.exchange) is not None else _text(origin, "exchange")
-        keys = origin.get("routing-keys")
-        key = keys[0] if isinstance(keys, list) and keys and isinstance(keys[0], str) else key
-        last = (_text(deaths[0], "reason"), _text(deaths[0], "queue")) if deaths else (reason, queue)
-        if last != (reason, queue):
-            first = f"{reason} in '{queue}'"
-            reason, queue = last
-    if not published and convention.has_topics:
-        published = queue
+        origin = _find_first(headers, deaths)
+        published, key = _find_published(convention, headers, origin) or (None, key)
+        if convention.name == "RabbitMQ":
+            reason, queue = reason or _text(origin, "reason"), queue or _text(origin, "queue")
+            last = (_text(deaths[0], "reason"), _text(deaths[0], "queue")) if deaths else (reason, queue)
+            if last != (reason, queue):
+                first = f"{reason} in '{queue}'"
+                reason, queue = last
     exception, error = read(convention.exception), shape_text(read(convention.error))
     return Death(convention.name, shape_text(reason), queue, first, published, shape_key(key), exception, error), key
+
+
+def _find_first(headers: Mapping[str, str | None], deaths: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the entry of x-death of the first death; empty if there is none."""
+    first = tuple([headers.get(f"{FIRST}{name}") or "" for name in ("queue", "reason")])
+    same = (each for each in deaths if (each.get("queue"), each.get("reason")) == first)
+    return next(same, deaths[-1] if deaths else {})
+
+
+def _find_published(
+    convention: Convention, headers: Mapping[str, str | None], origin: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Return the exchange and the routing key with which it was published; None where headers do not name both.
+
+    Those of the system count, else those of the broker: an exchange is never joined with the key of another writer.
+    """
+    own = headers.get(convention.exchange), headers.get(convention.routing_key)
+    exchange, keys = headers.get(f"{FIRST}exchange"), origin.get("routing-keys")
+    exchange = origin.get("exchange") if exchange is None else exchange
+    of_broker = exchange, keys[0] if isinstance(keys, list) and keys else None
+    for exchange, key in (own, of_broker):
+        if isinstance(exchange, str) and isinstance(key, str):
+            return exchange, key
+    return None
 
 
 def _parse_deaths(text: str | None) -> list[dict[str, Any]]:

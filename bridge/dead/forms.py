@@ -98,7 +98,10 @@ def describe_group(group: DeadGroup) -> Iterator[str]:
     if death.first:
         yield f"first death: {death.first}"
     key = f", for example '{group.example_key}'" if group.example_key != death.key else ""
-    yield f"published to {describe_exchange(death.exchange)} with the key '{death.key}'{key}"
+    if death.exchange is None:
+        yield f"its headers do not say how it was published; the dead letter has the key '{death.key}'{key}"
+    else:
+        yield f"published to {describe_exchange(death.exchange)} with the key '{death.key}'{key}"
     if death.exception or death.error:
         yield ": ".join(filter(None, (death.exception, death.error)))[:CLIPPED]
     first, last = group.times

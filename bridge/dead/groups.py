@@ -96,7 +96,7 @@ class Grouping:
             headers, properties = (
                 decode_tables(batch.column(name).slice(row, 1))[0] for name in ("headers", "properties")
             )
-            group.verdicts[judge.judge(death, Message(death.exchange, key, headers, properties))] += 1
+            group.verdicts[judge.judge(death, Message(death.exchange or "", key, headers, properties))] += 1
 
     def _put(self, death: Death, group: Group) -> None:
         known = self._groups.get(death)
@@ -137,7 +137,12 @@ class Grouping:
     def finish(self) -> list[tuple[Death, Group]]:
         """Return the groups, the largest first."""
         self._merge()
-        return sorted(self._groups.items(), key=lambda each: (-each[1].count, each[0]))
+        return sorted(self._groups.items(), key=lambda each: (-each[1].count, _order(each[0])))
+
+
+def _order(death: Death) -> list[tuple[bool, str]]:
+    """Return what sorts deaths, also those of which the exchange is not known."""
+    return [(each is not None, each or "") for each in death]
 
 
 def _kin(death: Death) -> Death:

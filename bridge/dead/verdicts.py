@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     """What would become of a message that is published again as it was."""
 
     goes: tuple[str, ...] | None
-    """Queues that would get it; null where it is not routed, as its headers name no exchange of the topology."""
+    """Queues that would get it; null where it is not routed: its headers name no exchange of the topology, or none."""
     targets: tuple[str, ...]
     dies_again: bool | None
     """Whether the queue where it died would get it and may do the same again; null where that is not known."""
@@ -54,6 +54,8 @@ class Judge:
 
     def recall(self, death: Death, key: str) -> Verdict | None:
         """Return the verdict of messages whose key alone decides, without CC and BCC; None if more decides."""
+        if death.exchange is None:
+            return NOT_KNOWN
         if not self._is_routed(death):
             return NOT_ROUTED
         asked = (death.by, death.reason, death.queue, death.exchange, key)
@@ -68,6 +70,8 @@ class Judge:
 
     def judge(self, death: Death, message: Message) -> Verdict:
         """Return what would become of a message that died, published again."""
+        if death.exchange is None:
+            return NOT_KNOWN
         if not self._is_routed(death):
             return NOT_ROUTED
         release = self._topology.profile.lives
@@ -156,6 +160,7 @@ ENDS: Final[Sequence[tuple[Callable[[_Case], bool], bool | None, str]]] = (
 """When a verdict ends with a text, whether the message dies again, and the text; the first that holds counts."""
 
 NOT_ROUTED: Final = Verdict(None, (), None, "not routed: its headers name no exchange of a topology")
+NOT_KNOWN: Final = Verdict(None, (), None, "not known: its headers do not say how it was published")
 SETTINGS: Final[Mapping[Reason, str]] = {
     "rejected": "consumer", "expired": "message-ttl", "maxlen": "max-length that drops messages",
     "delivery_limit": "delivery-limit",

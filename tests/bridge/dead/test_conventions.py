@@ -85,7 +85,34 @@ def test_a_message_without_such_headers_is_a_group_by_its_exchange_and_key() -> 
 )
 def test_an_x_death_of_any_content_is_read_as_far_as_it_goes(text: str) -> None:
     death, key = find_death({"x-death": text}, "e", "k")
-    assert (death.by, death.key, key) == ("RabbitMQ", "k", "k")
+    assert (death.by, death.exchange, death.key, key) == ("RabbitMQ", None, "k", "k")
+
+
+NAMED = '[{"reason": "rejected", "queue": "jobs", "exchange": "orders", "routing-keys": ["order.eu"]}]'
+UNNAMED = '[{"reason": "rejected", "queue": "jobs", "exchange": "orders", "routing-keys": []}]'
+
+
+@pytest.mark.parametrize(
+    "mark", [{}, {"hashstar-reason": "no"}, {"x-exception-message": "no"}, {"x-exception-stacktrace": "at ..."}]
+)
+def test_how_a_dead_letter_was_published_is_what_headers_name_and_never_a_guess(mark: dict[str, str]) -> None:
+    own = {"hashstar-reason": ("hashstar-exchange", "hashstar-routing-key")}
+    names = own.get(next(iter(mark), ""), ("x-original-exchange", "x-original-routingKey"))
+    for deaths in (None, "no array", "[]", UNNAMED, NAMED):
+        for number in range(3):
+            named = dict(list(zip(names, ("", "a"), strict=True))[:number])
+            headers = {**mark, **named, **({} if deaths is None else {"x-death": deaths})}
+            if not mark and deaths is None:
+                continue
+            death, key = find_death(headers, "dlx", "k")
+            by_deaths = ("orders", "order.eu") if deaths == NAMED else (None, "k")
+            assert (death.exchange, key) == (("", "a") if mark and number == 2 else by_deaths), headers
+
+
+def test_topics_are_no_default_exchange() -> None:
+    for each in CONVENTIONS:
+        if each.has_topics:
+            assert find_death({each.marks[0]: ""}, "", "k")[0].exchange is None, each.name
 
 
 @pytest.mark.parametrize(

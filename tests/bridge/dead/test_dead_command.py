@@ -63,6 +63,27 @@ def test_the_text_has_each_group_with_its_reason_and_what_would_become_of_it(arc
     assert "now: 1: not routed: its headers name no exchange of a topology" in text
 
 
+def test_nothing_is_claimed_of_a_dead_letter_whose_headers_do_not_say_how_it_was_published(archive: Path) -> None:
+    deaths = rejected("order.eu").headers["x-death"]
+    unknown: tuple[dict[str, Any], ...] = (
+        {"x-death": "text"}, {"x-death": []}, {"x-exception-message": "no"}, {"CC": ["jobs"], "x-death": []},
+    )  # fmt: skip
+    given = [*unknown, {"x-exception-message": "no", "x-death": deaths}]
+    lines = [json.dumps(encode_message(Message("dlx", "k", headers))) for headers in given]
+    archive.write_text("\n".join([*lines, ""]))
+    shop = archive.parent / "shop.bindings"
+    text = run(archive, "-t", shop).stdout
+    assert "default exchange" not in text
+    assert "lost" not in text
+    assert "its headers do not say how it was published; the dead letter has the key 'k'" in text
+    assert "published to exchange 'orders' with the key 'order.eu'" in text
+    report = json.loads(run(archive, "-t", shop, "--json").stdout)
+    closed("dead").validate(report)
+    goes = [(each["count"], each["exchange"], end["goes"], end["dies_again"])
+            for each in report["groups"] for end in each["endings"]]  # fmt: skip
+    assert sorted(goes, key=str) == [(1, "orders", ["jobs"], None), (1, None, None, None), (3, None, None, None)]
+
+
 def test_the_json_is_that_of_the_schema(archive: Path) -> None:
     for arguments in ((), ("-t", str(archive.parent / "shop.bindings"))):
         report = json.loads(run(archive, "--json", *arguments).stdout)
