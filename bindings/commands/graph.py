@@ -22,6 +22,7 @@ from exchange.commands.console import echo_line, exit_on_error, show_caveat, sho
 from exchange.commands.options import STDOUT, OutputFile, command, read_timeout, timeout_option, topology_option
 from exchange.commands.output import OutputOption, form_options, print_form
 from exchange.commands.release import profile_option
+from exchange.topology.unread import find_unread, format_not_proved
 
 DEPTH: Final = 2
 """Bindings from the centre of a neighbourhood to its border, unless the user gives another number."""
@@ -91,7 +92,9 @@ def graph_command(
         if centres:
             drawing = crop_around(drawing, centres, depth, direction)
         title = f"{_title(opened.name)}, virtual host {topology.vhost}"
-        caveat = topology.profile.caveat
+        unread = find_unread(topology)
+        parts = [format_not_proved(unread), *map(str, unread[:1])] if unread else []
+        caveat = "; ".join(filter(None, [topology.profile.caveat, *parts]))
         pictured = f"{title}; {caveat}" if caveat else title
         result = (drawing, caveat) if form == "text" else (make_picture(drawing, expand=expand), pictured)
         if len(result[0].nodes) >= LARGE_GRAPH_NODES:  # before the wait, which a smaller picture would spare

@@ -215,7 +215,7 @@ def explain_command(
         fail(InputError(f"{error}{'' if exchange in topology.exchanges else near}"))
     except HashstarError as error:
         fail(error)
-    print_form(FORMS[form], explanation, topology.profile, lives)
+    print_form(FORMS[form], explanation, topology.profile, lives, find_unread(topology))
     if form == "text" and profile is None and topology.profile != LATEST_PROFILE:
         click.echo(f"by the rules of {topology.profile.name}, for the release that the source names")
 

@@ -18,6 +18,7 @@ from bindings.diffing.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import open_source
+from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.routing.dead_letters import follow_dead_letters
@@ -25,6 +26,8 @@ from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.text.display import list_some
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread
+from exchange.values.documents import encode_as
 from exchange.values.field_json import decode_message
 from exchange.values.json_text import JsonFault, parse
 from exchange.values.message import Message
@@ -89,6 +92,8 @@ class Tools:
         answer = {**to_json(explanation), "profile": routed.profile.name, "text": str(explanation)}
         if routed.profile.caveat:
             answer["caveat"] = routed.profile.caveat
+        if unread := find_unread(routed):
+            answer["unread"] = encode_as(tuple[UnreadPart, ...], unread)
         return shorten(answer)
 
     def check_topology(

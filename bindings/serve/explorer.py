@@ -25,11 +25,13 @@ from bindings.serve.traffic import ReportTraffic
 from bindings.serve.view import View
 from bindings.serve.watching import WatchedSource
 from exchange.entities.entities import Binding, Destination
+from exchange.entities.unread import UnreadPart
 from exchange.errors import HashstarError, InputError
 from exchange.routing.dead_letters import follow_dead_letters
 from exchange.routing.explain_json import to_json
 from exchange.routing.nearest import Walk, find_missed
 from exchange.routing.route import Obstacle
+from exchange.topology.unread import find_unread
 from exchange.values.documents import encode_as
 from exchange.values.field_json import encode_message
 from exchange.values.message import Message
@@ -157,7 +159,9 @@ def _explain(explorer: Explorer, parameters: Parameters) -> Json:
     explanation = follow_dead_letters(view.topology, view.router, explanation)
     profile = view.topology.profile
     caveat = {"caveat": profile.caveat} if profile.caveat else {}
-    return {**to_json(explanation), "profile": profile.name, **caveat}
+    parts = find_unread(view.topology)
+    unread = {"unread": encode_as(tuple[UnreadPart, ...], parts)} if parts else {}
+    return {**to_json(explanation), "profile": profile.name, **caveat, **unread}
 
 
 def _nearest(explorer: Explorer, parameters: Parameters) -> Json:

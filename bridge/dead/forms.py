@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from bindings.archive.figures import format_minute, format_position
 from exchange.text.display import count_noun, count_rest, describe_exchange, escape_line
+from exchange.topology.unread import format_unread
 from exchange.values.forms import Form, Forms, Screen
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def describe(report: DeadReport) -> Iterator[str]:
         yield f"{report.ungrouped:,} are in no group, as there are too many groups"
     for note in report.notes:
         yield f"note: {note}"
+    yield from format_unread(report.unread)
     if report.replay is not None:
         yield from describe_replay(report.replay)
 

@@ -10,6 +10,7 @@ from bridge.dead.conventions import Death
 from bridge.dead.groups import Group, Grouping
 from bridge.dead.reading import Read
 from bridge.dead.verdicts import Judge, Verdict
+from exchange.entities.unread import UnreadPart
 from exchange.values.documents import document
 
 
@@ -126,6 +127,8 @@ class DeadReport:
     """What else is to be known about the reading."""
     groups: tuple[DeadGroup, ...]
     """The groups, the largest first."""
+    unread: tuple[UnreadPart, ...] = ()
+    """Parts of the topology that were not read, so that nothing is proved about where messages would go."""
     replay: Replay | None = None
     """What was done with them; null: they were looked at only."""
 
@@ -136,7 +139,7 @@ def build_report(source: str, grouping: Grouping, judge: Judge | None, read: Rea
     selected = grouping.ungrouped + sum([each.count for each in groups])
     return DeadReport(
         source, grouping.looked_at, selected, read.left, read.bad, read.skipped, grouping.ungrouped, tuple(read.notes),
-        groups,
+        groups, () if judge is None else judge.unread,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from exchange.lifecycle.possible import REASONS, Reason
 from exchange.routing.router import Router
 from exchange.text.display import list_some, write_milliseconds
 from exchange.topology.topology import Topology
+from exchange.topology.unread import find_unread, format_not_proved
 from exchange.values.documents import document
 from exchange.values.message import Message
 
@@ -47,6 +48,8 @@ class Judge:
     """Judges messages by one topology."""
 
     def __init__(self, topology: Topology) -> None:
+        self.unread: Final = find_unread(topology)
+        """Parts of the topology that were not read: nothing is proved then."""
         self._topology: Final = topology
         self._router: Final = Router(topology)
         self._policies: Final = topology.policies_in_force()
@@ -69,7 +72,13 @@ class Judge:
         return verdict
 
     def judge(self, death: Death, message: Message) -> Verdict:
-        """Return what would become of a message that died, published again."""
+        """Return what would become of a message that died, published again, as far as the topology was read."""
+        verdict = self._judge(death, message)
+        if verdict.goes is None or not self.unread:
+            return verdict
+        return verdict._replace(dies_again=None, then=f"{verdict.then}; {format_not_proved(self.unread)}")
+
+    def _judge(self, death: Death, message: Message) -> Verdict:
         if death.exchange is None:
             return NOT_KNOWN
         if not self._is_routed(death):

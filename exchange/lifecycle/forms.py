@@ -13,6 +13,7 @@ from exchange.lifecycle.possible import REASONS, Deletion, PossibleLives, Return
 from exchange.routing import explain_json  # noqa: F401  the document of explanations
 from exchange.routing.explain import Explanation
 from exchange.text.display import count_rest, list_some, write_milliseconds
+from exchange.topology.unread import UnreadPart, format_unread
 from exchange.values.documents import document, encode_as
 from exchange.values.forms import Form, Forms
 
@@ -32,7 +33,7 @@ CAUSES: Final[Mapping[Cause, str]] = {
 }
 
 
-@document("ExplanationJson", "*explanation, profile, caveat if any, lives if any")
+@document("ExplanationJson", "*explanation, profile, caveat if any, lives if any, unread if any")
 class ProfiledExplanation(NamedTuple):
     """The route of a message and its reasons: `hashstar explain --json`."""
 
@@ -43,20 +44,27 @@ class ProfiledExplanation(NamedTuple):
     """With --life, what its queues may do with the message."""
     caveat: str | None
     """Why the rules are not those of the release that was named: it is newer than all that are known here."""
+    unread: tuple[UnreadPart, ...] | None
+    """Parts of the topology that were not read, so that nothing is proved; absent if there are none."""
 
 
-def encode_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Any:
+def encode_explanation(
+    explanation: Explanation, profile: Profile, lives: PossibleLives | None, unread: tuple[UnreadPart, ...]
+) -> Any:
     """Return an explanation as JSON values, with the lives of its message if they were asked for."""
-    value = ProfiledExplanation(explanation, profile.name, lives, profile.caveat or None)
+    value = ProfiledExplanation(explanation, profile.name, lives, profile.caveat or None, unread or None)
     return encode_as(ProfiledExplanation, value)
 
 
-def format_explanation(explanation: Explanation, profile: Profile, lives: PossibleLives | None) -> Iterator[str]:
-    """Yield the lines of an explanation, and those of the lives of its message."""
+def format_explanation(
+    explanation: Explanation, profile: Profile, lives: PossibleLives | None, unread: tuple[UnreadPart, ...]
+) -> Iterator[str]:
+    """Yield the lines of an explanation, those of the lives of its message, and what was not read."""
     if profile.caveat:
         yield profile.caveat
     yield from str(explanation).split("\n")
     yield from () if lives is None else format_life(lives)
+    yield from format_unread(unread)
 
 
 def format_life(lives: PossibleLives) -> Iterator[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from exchange.entities.entities import Binding
 from exchange.entities.part import encode_binding
 from exchange.entities.precedence import InForceAccount
+from exchange.entities.unread import UnreadPart
 from exchange.routing.explain import Explanation, find_matching_key
 from exchange.routing.route import Hop, LaterRoute, Obstacle, Outcome, Placement, Route
 from exchange.values.documents import document, encode_as
 from exchange.values.field_json import encode, encode_fields
 from exchange.values.json_types import BindingJson, FieldJson
 from exchange.values.message import Message
+
+MAX_LINE_PARTS: Final = 3
+"""Maximum number of unread parts that the line of a message has, so that lines stay short; an explanation has all."""
 
 
 class RouteLine(TypedDict):
@@ -35,6 +39,8 @@ class RouteLine(TypedDict):
     """The exchanges that delay it, and the queues that get it then; absent if none does."""
     caveat: NotRequired[str]
     """Why the rules are not those of the release that was named: it is newer than all that are known here."""
+    unread: NotRequired[tuple[UnreadPart, ...]]
+    """Parts of the topology that were not read, the first three: nothing is proved; absent if there are none."""
 
 
 class ErrorLine(TypedDict):
@@ -43,8 +49,8 @@ class ErrorLine(TypedDict):
     error: str
 
 
-def format_line(message: Message, route: Route, caveat: str) -> bytes:
-    """Return the line of output about a message; ``caveat`` is that of the profile."""
+def format_line(message: Message, route: Route, caveat: str, unread: tuple[UnreadPart, ...]) -> bytes:
+    """Return the line of output about a message; ``caveat`` is that of the profile, ``unread`` of the topology."""
     fields: RouteLine = {
         "exchange": message.exchange,
         "routing_key": message.routing_key,
@@ -60,6 +66,8 @@ def format_line(message: Message, route: Route, caveat: str) -> bytes:
         fields["later"] = route.later
     if caveat:
         fields["caveat"] = caveat
+    if unread:
+        fields["unread"] = unread[:MAX_LINE_PARTS]
     return encode_fields(encode_as(RouteLine, fields))
 
 

@@ -12,6 +12,7 @@ from exchange.errors import BrokerError, InputError
 from exchange.routing.explain_json import ErrorLine, format_line
 from exchange.routing.route import Route
 from exchange.routing.router import Router
+from exchange.topology.unread import find_unread
 from exchange.values.field_json import decode_message, encode_fields
 from exchange.values.json_text import draw_line, parse_line
 from exchange.values.lines import read_lines
@@ -44,7 +45,7 @@ def route_lines(router: Router, file: IO[bytes], notes: LineNotes) -> Iterator[b
     Raises InputError for a line that cannot be routed; if bad ones are to be skipped, notes it and yields its error.
     """
     lines: dict[tuple[str, str], tuple[Route, bytes]] = {}
-    caveat = router.topology.profile.caveat
+    caveat, unread = router.topology.profile.caveat, find_unread(router.topology)
     for number, raw in read_lines(file):
         try:
             value = parse_line(raw)
@@ -68,7 +69,7 @@ def route_lines(router: Router, file: IO[bytes], notes: LineNotes) -> Iterator[b
         if known is None or known[0] is not route:  # the router caches routes: the same object means the same line
             if len(lines) >= CACHED_LINES:
                 lines.clear()
-            known = lines[key] = route, format_line(message, route, caveat)
+            known = lines[key] = route, format_line(message, route, caveat, unread)
         yield known[1]
 
 

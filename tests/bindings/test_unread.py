@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,10 +21,18 @@ from bindings.diffing.against import FileDiff, VhostDiff
 from bindings.diffing.diff import diff
 from bindings.diffing.forms.markdown import to_markdown
 from bindings.diffing.forms.text import to_text
-from bindings.sources.open import Source, read_source
+from bindings.drawing.forms import FORMS as GRAPH_FORMS
+from bindings.mcp.tools import Tools
+from bindings.serve.explorer import Explorer
+from bindings.serve.watching import WatchedSource
+from bindings.sources.open import Source, open_source, read_source
 from bindings.upgrading.run import upgrade
+from bridge.cli import hashstar
 from bridge.daemon.config import read_config
+from bridge.dead.forms import FORMS as DEAD_FORMS
 from exchange import Binding, Exchange, InputError, Message, Policy, Queue, Router, Topology
+from exchange.commands.completion import SOURCE
+from exchange.lifecycle.forms import FORMS as EXPLAIN_FORMS
 from exchange.topology.unread import find_unread
 from tests.recorders.rabbitmq_management import FILE, VHOST
 from tests.support.program import run_program
@@ -234,6 +244,7 @@ def test_nothing_is_proved_of_a_document_with_something_unknown_and_without_it_i
     assert all(finding.code != "HS902" for _, finding in check_source(whole).findings())
 
 
+INSERTED_IN = '{"exchanges": [{"name": "a", "type": "topic"}], "queues": [{"name": "a"}]}'
 WHOLE = Topology(
     [Exchange("a", "topic")], [Queue("a", arguments={"x-queue-type": "quorum"})], [Binding.to_queue("a", "a", "x")]
 )
@@ -264,6 +275,73 @@ def turn(request: pytest.FixtureRequest) -> int:
 
 def take(choices: Collection[Any], turn: int) -> Any:
     return [*choices][turn % len(choices)]
+
+
+FORMS_OF: dict[str, tuple[tuple[str, ...], ...]] = {
+    "check": (("PART", "--fail-on", "never", "--format"), *((form,) for form in FORMS)),
+    "diff": (("PART", "PART", "--format"), ("text",), ("markdown",), ("json",)),
+    "upgrade": (("PART", "--from", "4.2", "--format"), ("text",), ("markdown",), ("json",)),
+    "audit run": (("PART", "LETTERS", "--no-spark", "--format"), ("text",), ("markdown",), ("json",)),
+    "explain": (("PART", "a", "gone", "--format"), *((form,) for form in EXPLAIN_FORMS)),
+    "route": (("PART", "LETTERS"), ()),
+    "graph": (("PART", "--format"), *((form,) for form in GRAPH_FORMS)),
+    "dead": (("LETTERS", "--topology", "PART", "--format"), *((form,) for form in DEAD_FORMS)),
+}
+"""Command that prints a verdict over a topology -> its arguments, and the forms of its output."""
+ELSEWHERE = {
+    "apply": "`test_drift_and_apply_look`", "drift": "`test_drift_and_apply_look`",
+    "audit follow": "its report is that of audit run", "audit merge": "its report is that of audit run",
+    "mcp": "`test_tools_and_pages_say_so`", "serve": "`test_tools_and_pages_say_so`",
+    "convert": "writes, and claims nothing", "fmt": "writes, and claims nothing",
+    "archive convert": "reads no topology", "archive inspect": "reads no topology",
+}  # fmt: skip
+"""Commands that take a topology, and why they are not in the table."""
+
+
+def test_each_command_that_takes_a_topology_is_in_the_table() -> None:
+    found = set()
+    walk: list[tuple[str, click.Command]] = [("", hashstar)]
+    while walk:
+        name, command = walk.pop()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for each in command.list_commands(context):
+                below = command.get_command(context, each)
+                assert below is not None
+                walk.append((f"{name} {each}".strip(), below))
+        elif any(isinstance(each.type, type(SOURCE)) for each in command.params) or name == "diff":
+            found.add(name)
+    assert found == {*FORMS_OF, *ELSEWHERE}
+
+
+def test_each_output_about_a_topology_with_an_unread_part_says_so(tmp_path: Path) -> None:
+    part, letters = tmp_path / "part.json", tmp_path / "letters.jsonl"
+    document = json.loads(INSERTED_IN)
+    part.write_text(json.dumps(document | {"queus": [{"name": "q"}]}))
+    death = {"queue": "a", "reason": "rejected", "exchange": "a", "routing-keys": ["gone"]}
+    letters.write_text(json.dumps({"exchange": "a", "routing_key": "gone", "headers": {"x-death": [death]}}) + "\n")
+    silent = []
+    for command, (arguments, *forms) in FORMS_OF.items():
+        given = [{"PART": str(part), "LETTERS": str(letters)}.get(each, each) for each in arguments]
+        for form in forms:
+            stdout = CliRunner().invoke(hashstar, [*command.split(), *given, *form]).stdout
+            words = " ".join(stdout.lower().replace("%3a", ":").split())
+            listed = ('"unread": [{', '"missing": [{') if form == ("json",) or command == "route" else ()
+            packed = words.replace("[ {", "[{")
+            if not any(each in packed for each in ("not proved: 1 part was not read", *listed)):
+                silent.append((command, form, stdout))
+    assert not silent
+
+
+def test_tools_and_pages_say_so(tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    part.write_text(json.dumps(json.loads(INSERTED_IN) | {"queus": [{"name": "q"}]}))
+    answer = Tools([str(part)], []).explain_message("a", "gone")
+    explorer = Explorer(WatchedSource(lambda: open_source(str(part)), str(part), None, None))
+    message = {"exchange": "a", "routing_key": "gone"}
+    page = explorer.answer("explain", json.dumps({"message": message, "queue": None}).encode())
+    for said in (answer, page):
+        assert [each["kind"] for each in said["unread"]] == ["unknown"]
 
 
 @pytest.mark.scaled
