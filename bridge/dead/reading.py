@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bindings.archive.formats.detect import detect
+from bindings.archive.formats.detect import NOTHING_THERE, EmptyArchive, detect
 from bindings.archive.mapping import FieldMapping
 from bindings.archive.reading import Bad, Skipped, read_split
 from bindings.archive.record import Rows
@@ -45,8 +45,11 @@ class Read:
 def read_archive(
     path: str, mapping: FieldMapping, bounds: Bounds, take: Take, step: Callable[[int, int], None]
 ) -> Read:
-    """Read an archive. Raises InputError if there is none."""
-    archive = detect(path, mapping)
+    """Read an archive. Raises InputError if there is none; one that is empty has no messages."""
+    try:
+        archive = detect(path, mapping)
+    except EmptyArchive:
+        return Read(notes=[NOTHING_THERE])
     read, looked_at = Read(notes=list(archive.list_contents().notes)), 0
     splits = archive.plan()
     for number, (form, split) in enumerate(splits):

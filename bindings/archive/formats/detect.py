@@ -60,6 +60,13 @@ RECORDS: Final = (Connect, RocketmqLog, KafkaSegment, KafkaLines)
 """Formats of records whose exchange and routing key a mapping places."""
 
 
+NOTHING_THERE: Final = "there is nothing in it, or nothing but empty files"
+
+
+class EmptyArchive(InputError):
+    """An archive without a file that has content, where one is needed to know its format."""
+
+
 class ArchiveContents(NamedTuple):
     """What a report says of the files of an archive, in the order of the first file of each."""
 
@@ -242,6 +249,8 @@ def _detect_files(
         else:
             files.append((name, form))
     if not files:
+        if not others:
+            raise EmptyArchive(f"{path}: {NOTHING_THERE}")
         raise InputError(_describe_nothing(path, others, known))
     _check_columns(path, files, _columns_of(known))
     return Archive(path, tuple(files), tuple(others), len(listed) - len(names))
@@ -390,8 +399,6 @@ def _list_files(folder: str, *, is_inner: bool = False) -> Iterator[str]:
 
 
 def _describe_nothing(path: str, others: Sequence[Place], known: Sequence[Format]) -> str:
-    if not others:
-        return f"{path}: there is nothing in it, or nothing but empty files"
     for other in others[:1]:
         if columns := next(filter(None, (form.list_columns(other) for form in known)), ()):
             missing = explain_missing(columns, _columns_of(known), str(other))

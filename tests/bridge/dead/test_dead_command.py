@@ -155,6 +155,15 @@ def test_a_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
     assert "secret" not in result.output
 
 
+def test_where_there_is_nothing_no_dead_letter_is_found(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file.jsonl").touch()
+    for name in ("folder", "file.jsonl"):
+        report = json.loads(run(tmp_path / name, "--json").stdout)
+        assert (report["looked_at"], report["groups"]) == (0, [])
+        assert report["notes"] == ["there is nothing in it, or nothing but empty files"]
+
+
 def test_a_report_of_nothing_is_a_report() -> None:
     report = build_report("q", Grouping(), None, Read(left=5, notes=["n"]))
     assert (report.selected, report.groups, report.not_looked_at) == (0, (), 5)
