@@ -88,6 +88,8 @@ class Bad(NamedTuple):
     """A text without the position, so that equal reasons can be counted."""
     sample: bytes = b""
     """The first bytes."""
+    records: int | None = 1
+    """Number of records that were not read; None if nothing that could be read has it."""
 
 
 class Skipped(NamedTuple):
@@ -197,7 +199,7 @@ class NoArchive(Format):
         return [Split(path, 0, None, exact=True)]
 
     def read(self, split: Split, columns: Sequence[str] | None = None) -> Iterator[Item]:
-        yield Bad(split.source, 0, NOT_READ, take_sample(read_head(split.path)))
+        yield Bad(split.source, 0, NOT_READ, take_sample(read_head(split.path)), None)
 
 
 def read_split(
@@ -219,6 +221,8 @@ class LineBlock(NamedTuple):
     """The byte of the unpacked file at which the lines begin."""
     problem: str | None = None
     """Why reading ends here, or why a line was skipped."""
+    records: int | None = 1
+    """Number of records that the problem costs; None if unknown, as where reading ends."""
 
 
 def plan_ranges(path: Place, split_bytes: int) -> list[Split]:
@@ -323,7 +327,7 @@ def read_blocks(split: Split) -> Iterator[LineBlock]:
     except Broken as problem:
         if size and not is_passing:
             yield LineBlock(b"".join(parts), place)
-        yield LineBlock(b"", place + size, str(problem))
+        yield LineBlock(b"", place + size, str(problem), None)
         return
     if size and not is_passing:
         yield LineBlock(b"".join(parts), place)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # it imports pyarrow, which reports do without
 REASONS: Final = 100
 """Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"
+UNCOUNTED: Final = ", which costs an unknown number of records"
+"""Ends the reasons of damage whose records nobody can count: so sums, tallies and reports of all forms have it."""
 SAMPLES: Final = 3
 """Maximum number of bad records kept for each reason."""
 
@@ -73,9 +75,17 @@ class Unread:
         """Number of records that could not be read."""
         return self.bad.total()
 
-    def add_bad(self, bad: Bad, records: int = 1) -> None:
-        """Count a bad record, or this many of the same reason."""
-        self._add(bad.reason, records, (bad,))
+    @property
+    def has_uncounted(self) -> bool:
+        """Whether more records may be bad than ``bad_records``: damage that costs an unknown number counts as one."""
+        return any(reason.endswith(UNCOUNTED) for reason in self.bad)
+
+    def add_bad(self, bad: Bad, times: int = 1) -> None:
+        """Count the records that were not read, or this many times as many of the same reason."""
+        if bad.records is None:
+            self._add(bad.reason + UNCOUNTED, times, (bad,))
+        else:
+            self._add(bad.reason, bad.records * times, (bad,))
 
     def __add__(self, other: object) -> Unread:
         if not isinstance(other, Unread):
@@ -89,9 +99,11 @@ class Unread:
         self.bad[reason] += records
         if samples:
             self.samples[reason] = tuple(sorted((*self.samples.get(reason, ()), *samples), key=_order)[:SAMPLES])
-        if len(self.bad) > REASONS + (OTHER in self.bad):
-            last = max(self.bad.keys() - {OTHER})
-            self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()))
+        others = {OTHER, OTHER + UNCOUNTED}
+        if len(self.bad.keys() - others) > REASONS:
+            last = max(self.bad.keys() - others)
+            other = OTHER + UNCOUNTED * last.endswith(UNCOUNTED)
+            self._add(other, self.bad.pop(last), self.samples.pop(last, ()))
 
 
 def _order(bad: Bad) -> tuple[str, int, bytes]:

@@ -68,7 +68,7 @@ def check_gates(
     checked += _check_quota(
         "max_unroutable", limits.max_unroutable, totals.unroutable + totals.refused, totals.messages
     )
-    checked += _check_quota("max_bad", limits.max_bad, records.unread.bad_records, records.read)
+    checked += _check_bad(limits.max_bad, records)
     if verification is None:
         checked += _note_unasked("max_misrouted", limits.max_misrouted, "--verify")
     elif verification.compared or limits.max_misrouted is None:
@@ -152,6 +152,20 @@ def _check_quota(name: str, limit: Quota | None, part: int, whole: int, exchange
         f"{what}: {part:,}{share} of {count_noun(whole, unit)}, at most {limit} {'are' if whole != 1 else 'is'} allowed"
     )
     yield _gate(name, exchange, str(limit), f"{part:,}{share}", limit.allows(part, whole), message)
+
+
+def _check_bad(limit: Quota | None, records: Records) -> Iterator[Gate]:
+    """Yield the gate of unreadable records; where nobody can count them all, no percentage below 100 is kept."""
+    bad = records.unread.bad_records
+    is_kept = limit is not None and limit.allows(bad, records.read)  # each more that is bad makes the share larger
+    if limit is not None and is_kept and limit.percent and limit.number < 100 and records.unread.has_uncounted:
+        message = (
+            f"bad records: at least {bad:,} of {count_noun(records.read, 'record')}; some damage costs an "
+            f"unknown number, so nobody knows whether it is at most {limit}"
+        )
+        yield _gate("max_bad", None, str(limit), "unknown", passed=False, message=message)
+    else:
+        yield from _check_quota("max_bad", limit, bad, records.read)
 
 
 def _note_unasked(name: str, limit: Quota | None, option: str) -> Iterator[Gate]:

@@ -63,7 +63,7 @@ class Limits(NamedTuple):
     max_unroutable: Quota | None = None
     """Maximum of messages that no queue gets, or that the broker refuses: a number, or a share as "0.5%"."""
     max_bad: Quota | None = None
-    """Maximum of unreadable records; a percentage is one of all records read."""
+    """Maximum of unreadable records; a percentage is one of all records, and missed where nobody can count them."""
     max_partition_skew: Decimal | None = None
     """Maximum number of messages in the fullest partition of a queue, divided by the mean of its partitions."""
     max_misrouted: Quota | None = None

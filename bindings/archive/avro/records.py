@@ -119,7 +119,7 @@ class Avro(Format):
                 header = read_header(data)
                 reader = self._open(header, split.source, wanted)
             except InputError as error:
-                yield Bad(split.source, 0, str(error), take_sample(data[:]))
+                yield Bad(split.source, 0, str(error), take_sample(data[:]), None)
                 return
             end = len(data) if split.end is None else min(split.end, len(data))
             for block in walk_blocks(data, max(split.start, header.end), end, header.marker):
@@ -127,7 +127,7 @@ class Avro(Format):
                 row += block.rows
             yield from reader.flush()
         if file.problem:
-            yield Bad(split.source, row, file.problem)
+            yield Bad(split.source, row, file.problem, records=None)
 
     def _open(self, header: Header, path: str, wanted: list[str]) -> _BlockReader:
         columns = convert_schema(header.schema)
@@ -148,6 +148,10 @@ def _read_columns(path: Place | AnyPath) -> Columns:
     return convert_schema(header.schema)
 
 
+class _Overstated(InputError):
+    """A block cannot hold as many records as its header states."""
+
+
 class _BlockReader:
     """Collects the records of blocks, and reads them as batches of columns."""
 
@@ -166,6 +170,7 @@ class _BlockReader:
     def read(self, block: Block, data: Bytes, row: int) -> Iterator[Item]:
         """Yield items for a block whose first record has the number ``row``; the last may come with a later block."""
         problem, found = block.problem, row
+        is_counted = not problem
         if not problem:
             try:
                 for record in self._decode(block, data):
@@ -175,6 +180,8 @@ class _BlockReader:
                         self._row = found
                     self._records.append(record)
                     found += 1
+            except _Overstated as error:
+                problem, is_counted = str(error), False
             except InputError as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001  the library raises plain exceptions for damaged records
@@ -182,14 +189,15 @@ class _BlockReader:
             self._bytes += block.end - block.start
         if problem:
             yield from self.flush()
-            yield Bad(self._path, found, problem, take_sample(data[block.start : block.end]))
+            lost = max(row + block.rows - found, 1) if is_counted else None
+            yield Bad(self._path, found, problem, take_sample(data[block.start : block.end]), lost)
 
     def _decode(self, block: Block, data: Bytes) -> Iterator[dict[str, Any]]:
         from fastavro import reader
 
         records = unpack_block(self._codec, bytes(data[slice(*block.data)]))
         if block.rows > len(records):  # each has a byte or more: it names an exchange and a key
-            raise InputError("a block of Avro with more records than bytes")
+            raise _Overstated("a block of Avro with more records than bytes")
         return iter(reader(io.BytesIO(encode_container(self._columns.stored, block.rows, records))))  # type: ignore[arg-type]
 
     def flush(self) -> Iterator[Item]:
@@ -214,4 +222,4 @@ class _BlockReader:
         try:
             yield from read_foreign(batch, self._path, row, self._wanted, self._places, own=self._own)
         except WrongColumn as error:
-            yield Bad(self._path, row, shorten_error(error))
+            yield Bad(self._path, row, shorten_error(error), records=len(records))

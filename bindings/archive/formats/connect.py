@@ -131,11 +131,11 @@ def _read_values(path: AnyPath) -> Iterator[bytes | Bad | None]:
         try:
             yield from [None] * read_footer(path).num_rows
         except UNREADABLE as error:
-            yield Bad(str(path), 0, f"damaged Parquet file: {error}")
+            yield Bad(str(path), 0, f"damaged Parquet file: {error}", records=None)
         return
     for block in read_blocks(Split(to_place(path))):
         if block.problem is not None:
-            yield Bad(str(path), block.offset, block.problem)
+            yield Bad(str(path), block.offset, block.problem, records=block.records)
         yield from block.data.splitlines()
 
 

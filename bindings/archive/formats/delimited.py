@@ -27,7 +27,7 @@ from bindings.archive.formats.foreign import WrongColumn, read_foreign, select_c
 from bindings.archive.formats.row_lines import has_marks
 from bindings.archive.mapping import USUAL, FieldMapping
 from bindings.archive.places import AnyPath, Place, to_path
-from bindings.archive.reading import Bad, Format, Item, Split, read_blocks, take_sample
+from bindings.archive.reading import Bad, Format, Item, LineBlock, Split, read_blocks, take_sample
 from bindings.archive.record import SCHEMA
 from bindings.archive.unpacking import read_head
 from exchange.errors import InputError
@@ -106,7 +106,7 @@ class Delimited(Format):
             try:
                 yield from read_foreign(batch, split.source, start, wanted, places, own=has_marks(header.names))
             except WrongColumn as error:
-                yield Bad(split.source, start, shorten_error(error))
+                yield Bad(split.source, start, shorten_error(error), records=None)
                 return
 
     def _places(self, names: Sequence[str], path: object) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _list_header(path: Place) -> list[str]:
 
 def _read_batches(split: Split, header: _Header) -> Iterator[tuple[int, list[list[str]] | Bad]]:
     """Yield rows, with the number of the first one; the first row after that of names is number 0."""
-    problems: list[str] = []
+    problems: list[LineBlock] = []
     csv.field_size_limit(max(FIELD_CHARACTERS, csv.field_size_limit()))
     reader = csv.reader(_read_lines(split, problems), delimiter=header.delimiter, strict=True)
     rows: list[list[str]] = []
@@ -158,15 +158,15 @@ def _read_batches(split: Split, header: _Header) -> Iterator[tuple[int, list[lis
             rows.append(fields)
             size += sum(map(len, fields))
         row += 1
-    for problem in problems:
-        yield row, Bad(split.source, max(row, 0), problem)
+    for block in problems:
+        yield row, Bad(split.source, max(row, 0), block.problem or "", records=block.records)
 
 
-def _read_lines(split: Split, problems: list[str]) -> Iterator[str]:
-    """Yield the lines of a file; add to ``problems`` why it cannot be read to its end, or a line was left out."""
+def _read_lines(split: Split, problems: list[LineBlock]) -> Iterator[str]:
+    """Yield the lines of a file; add to ``problems`` the blocks that are not, or not wholly, read."""
     for block in read_blocks(split):
         if block.problem is not None:
-            problems.append(block.problem)
+            problems.append(block)
         *lines, last = block.data.split(b"\n")
         for line in lines:
             yield line.decode("utf-8", "surrogateescape") + "\n"

@@ -118,7 +118,7 @@ def read_lines(
     rows = Rows(split.source, columns)
     for block in read_blocks(split):
         if block.problem is not None:
-            yield Bad(split.source, block.offset, block.problem)
+            yield Bad(split.source, block.offset, block.problem, records=block.records)
         batch = fast(block, split.source, columns) if fast is not None and block.data else None
         if batch is not None:
             if len(rows):

@@ -59,6 +59,8 @@ ROW_GROUP: Final = 1 << 17
 """Number of rows of a full row group."""
 GROUP_BYTES: Final = 256 << 20
 """Unpacked size in bytes from which a row group is full with fewer rows, since readers may load all of it."""
+MAX_GROUP_ROWS: Final = 1 << 31
+"""Maximum number of rows that are believed to be lost in a row group."""
 OPEN_DAYS: Final = 8
 """Maximum number of days whose files are open at a time."""
 CODED: Final = 10
@@ -225,7 +227,7 @@ def _read(split: Split, columns: Sequence[str] | None, form: Parquet, *, coded: 
     except FileNotFoundError as error:
         raise InputError(f"{split.source}: cannot be read: {error.strerror}") from None
     except UNREADABLE as error:
-        yield Bad(split.source, 0, f"damaged Parquet file: {shorten_error(error)}")
+        yield Bad(split.source, 0, f"damaged Parquet file: {shorten_error(error)}", records=None)
         return
     with file:
         for group in groups:
@@ -243,8 +245,7 @@ def _read_group(
     stored = [name for name in wanted if name in names] if own else select_columns(names, places, wanted)
     needed = dict.fromkeys([*stored, *(("exchange", "routing_key") if own else ())])
     rows = ROW_GROUP if coded and "body" not in wanted else _rows_at_once(file.metadata.row_group(group))
-    row = sum(file.metadata.row_group(n).num_rows for n in range(group))
-    end = row + file.metadata.row_group(group).num_rows
+    row, end = (sum(file.metadata.row_group(n).num_rows for n in range(number)) for number in (group, group + 1))
     try:
         for batch in file.iter_batches(rows, row_groups=[group], columns=list(needed)):
             if own:
@@ -254,16 +255,15 @@ def _read_group(
                 yield from read_foreign(batch, path, row, wanted, places, own=has_marks(names))
             row += batch.num_rows
     except WrongColumn as error:
-        yield Bad(path, row, shorten_error(error))
-        return
+        problem = shorten_error(error)
     except UNREADABLE as error:
-        yield Bad(path, row, f"damaged Parquet row group: {shorten_error(error)}")
-        return
+        problem = f"damaged Parquet row group: {shorten_error(error)}"
     except RecursionError:
-        yield Bad(path, row, "damaged Parquet row group: its columns are nested too deeply")
-        return
-    if row != end:  # a page header is damaged; it has no checksum
-        yield Bad(path, row, "damaged Parquet row group: it has fewer rows than its footer states")
+        problem = "damaged Parquet row group: its columns are nested too deeply"
+    else:  # a page header may be damaged; it has no checksum
+        problem = "" if row == end else "damaged Parquet row group: it has fewer rows than its footer states"
+    if problem:
+        yield Bad(path, row, problem, records=end - row if 0 < end - row <= MAX_GROUP_ROWS else None)
 
 
 def _rows_at_once(group: pq.RowGroupMetaData) -> int:

@@ -178,7 +178,7 @@ class KafkaSegment(Format):
                     else:
                         yield from self._read_batch(walk, step, data[step.place : step.end], split.source, names)
             if mapped.problem:
-                yield Bad(split.source, len(data), mapped.problem)
+                yield Bad(split.source, len(data), mapped.problem, records=None)
 
     def _read_batch(
         self, walk: SegmentWalk, batch: WholeBatch, data: bytes, path: str, columns: Sequence[str]
@@ -193,10 +193,10 @@ class KafkaSegment(Format):
             items = list(self._build_items(records, path, columns))
         except (InputError, MemoryError) as error:
             reason = "needs more memory than there is" if isinstance(error, MemoryError) else error
-            return [Bad(path, batch.place, f"a {batch.noun} that {reason}", take_sample(data))]
+            return [Bad(path, batch.place, f"a {batch.noun} that {reason}", take_sample(data), None)]
         first, last = int(records.offsets.min()), int(records.offsets.max())
         if header.is_old and not walk.is_above(first):  # the offset of a wrapper has no CRC, and decides those in it
-            return [Bad(path, batch.place, NOT_ABOVE, take_sample(data))]
+            return [Bad(path, batch.place, NOT_ABOVE, take_sample(data), None)]
         walk.accept(first if header.is_old else header.base_offset, last)
         return items
 

@@ -88,7 +88,7 @@ class SegmentWalk:
             if header is not None and trouble is None:
                 yield WholeBatch(header, place, behind)
             elif trouble != NOTHING:
-                yield Bad(self._path, place, trouble or "", take_sample(data[place : place + 100]))
+                yield Bad(self._path, place, trouble or "", take_sample(data[place : place + 100]), None)
             place = behind
 
     def accept(self, first: int, last: int) -> None:

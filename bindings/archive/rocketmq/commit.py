@@ -155,7 +155,7 @@ class CommitLog:
         expected = self.begin
         for base, path, size in self.files:
             if base != expected:
-                yield Bad(path, base, "a file of the log is missing before it")
+                yield Bad(path, base, "a file of the log is missing before it", records=None)
             with Mapped(path) as data:
                 for at, record in read_log(data, base, Split(path)):
                     if isinstance(record, LogRecord):

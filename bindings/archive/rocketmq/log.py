@@ -189,7 +189,7 @@ class RocketmqLog(Format):
                 if rows.is_full:
                     yield rows.batch()
             if mapped.problem:
-                yield Bad(split.source, base + len(data), mapped.problem)
+                yield Bad(split.source, base + len(data), mapped.problem, records=None)
         if len(rows):
             yield rows.batch()
 

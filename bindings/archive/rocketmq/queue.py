@@ -75,7 +75,7 @@ class ConsumeQueue:
         expected = self.files[0].base if self.files else 0
         for file in self.files:
             if file.base != expected:
-                yield Bad(file.path, 0, "a file of the queue is missing before it")
+                yield Bad(file.path, 0, "a file of the queue is missing before it", records=None)
             expected = file.end
             data = _read_bytes(file.path)
             kind = BATCH if self.batches else UNIT

@@ -52,7 +52,7 @@ MAX_CACHE_BYTES: Final = 2 << 30
 """Maximum size of all entries in bytes; those that were not used for longest are removed first."""
 MAX_ENTRIES: Final = 100_000
 """Maximum number of entries."""
-VERSION: Final = 3
+VERSION: Final = 4
 HEADER: Final = 192
 """Number of bytes that most entries' headers have at most."""
 MAX_HEADER: Final = 1 << 20

@@ -266,7 +266,10 @@ def encode_account(account: Account) -> dict[str, Any]:
     """Return an account as JSON."""
     span, unread = account.span, account.unread
     bad = {
-        reason: [records, [[*bad[:3], b64encode(bad.sample).decode()] for bad in unread.samples.get(reason, ())]]
+        reason: [
+            records,
+            [[*bad[:3], b64encode(bad.sample).decode(), bad.records] for bad in unread.samples.get(reason, ())],
+        ]
         for reason, records in unread.bad.items()
     }
     return {
@@ -288,8 +291,8 @@ def decode_account(value: Mapping[str, Any]) -> Account:
     samples = {
         reason: tuple(
             [
-                Bad(str(source), None if at is None else int(at), str(why), b64decode(data))
-                for source, at, why, data in listed
+                Bad(str(source), None if at is None else int(at), str(why), b64decode(data), *lost)
+                for source, at, why, data, *lost in listed
             ]
         )
         for reason, (_, listed) in value["bad"].items()

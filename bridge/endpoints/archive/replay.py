@@ -213,7 +213,7 @@ class Replay:
         for other in map(str, archive.others):
             if other not in self._reported:
                 self._reported.add(other)
-                yield Chunk(ArchiveFile(self._relative(other)), [], [Bad(other, 0, NOT_READ)], [])
+                yield Chunk(ArchiveFile(self._relative(other)), [], [Bad(other, 0, NOT_READ, records=None)], [])
         there = {self._relative(str(path)): (str(path), form) for path, form in archive.files}
         for file in self._look({name: path for name, (path, _) in there.items()}):
             path, form = there[file.name]

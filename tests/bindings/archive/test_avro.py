@@ -172,6 +172,7 @@ def test_records_behind_a_damaged_block_keep_their_numbers(tmp_path: Path) -> No
     assert [(type(each), each.offset) for each in found] == [
         (Record, 0), (Record, 1), (Bad, 2), (Record, 4), (Record, 5),
     ]  # fmt: skip
+    assert [each.records for each in found if isinstance(each, Bad)] == [2]
 
 
 def test_a_file_that_is_cut_off_is_read_up_to_there_and_is_not_complete(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_block_with_more_records_than_bytes_is_damaged(tmp_path: Path) -> None
     path = write(tmp_path / "a.avro", encode_container(json.dumps(KEYED).encode(), 2**27, b"\x02x\x02k"))
     (found,) = read(path)
     assert isinstance(found, Bad)
-    assert found.reason == "a block of Avro with more records than bytes"
+    assert (found.reason, found.records) == ("a block of Avro with more records than bytes", None)
 
 
 def test_a_value_that_no_column_holds_costs_its_record(tmp_path: Path) -> None:

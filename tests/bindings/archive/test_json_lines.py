@@ -196,7 +196,8 @@ def test_a_bad_line_is_reported_with_its_place_and_the_next_one_is_read(tmp_path
     path = write_lines(tmp_path / "f", [good, line, good])
     found = read(LINES, path)
     assert len(found.records) == 2
-    ((source, offset, message, sample),) = found.bad
+    ((source, offset, message, sample, lost),) = found.bad
+    assert lost == 1
     assert (source, offset) == (str(path), len(json.dumps(good)) + 1)
     assert message.startswith(reason)
     assert path.read_bytes()[offset:].startswith(sample)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from bindings.archive.formats.json_lines import JsonLines
 from bindings.archive.inspection import Account
+from bindings.archive.reading import Bad
 from bindings.archive.sums import Span, Unread
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import EVERYTHING
@@ -273,5 +274,7 @@ def test_an_account_survives_json(tmp_path: Path) -> None:
     )
     account = passed.account
     assert account.unread.bad
+    account.add(Bad("a", 0, "damaged", records=40))
+    account.add(Bad("b", 0, "damaged", records=None))
     read = decode_account(encode_account(account))
     assert read == account

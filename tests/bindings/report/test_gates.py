@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -14,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindings.archive.figures import to_percent
-from bindings.archive.sums import Span
+from bindings.archive.reading import Bad
+from bindings.archive.sums import Span, Unread
 from bindings.counts.changes import Changes, ChangeTotals
-from bindings.counts.tally import compute_fingerprint
+from bindings.counts.tally import Tally, compute_fingerprint
+from bindings.counts.tally_file import build_table, decode_tally
 from bindings.counts.verification import Evidence, PlacementDifference, Verification
 from bindings.report.build import Sources, build_report
 from bindings.report.gates import count_misrouted, match_ignores
@@ -345,3 +349,29 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     file.write_text("[other]\n")
     with pytest.raises(InputError, match=r"hashstar\.toml: there is no \[audit\] in it"):
         load_settings(file)
+
+
+def test_no_percentage_of_bad_records_is_kept_by_damage_of_unknown_size() -> None:
+    """The rows that a damaged row group has are counted; those behind the damage of a gzipped file cannot be."""
+    lost = Bad("a.parquet", 0, "damaged", records=40)
+    for limit, bad, actual, passes in (
+        ("50%", (lost,), "40 (40 %)", True),
+        ("1%", (lost,), "40 (40 %)", False),
+        ("50%", (lost, lost._replace(records=None)), "unknown", False),
+        ("1%", (lost, lost._replace(records=None)), "41 (40.594 %)", False),
+        ("100%", (lost._replace(records=None),), "1 (1.639 %)", True),
+        (50, (lost, lost._replace(records=None)), "41 (40.594 %)", True),
+    ):
+        unread = Unread()
+        for each in bad:
+            unread.add_bad(each)
+        tally = tally_with(unread, 60)
+        found = gates(build_report(ORDERS, tally, Sources("t"), NOW, settings=read_settings({"max_bad": limit}, "f")))
+        assert (found["max_bad", ""].actual, found["max_bad", ""].passed) == (actual, passes), found["max_bad", ""]
+        table = decode_tally(build_table(tally))
+        assert table.unread.has_uncounted is any(each.records is None for each in bad)
+
+
+def tally_with(unread: Unread, messages: int) -> Tally:
+    """Return a tally of this many skipped records and of these bad ones."""
+    return Tally(compute_fingerprint(ORDERS), unread=replace(unread, skipped=Counter({"no message": messages})))
