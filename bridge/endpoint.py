@@ -208,7 +208,8 @@ class Place(NamedTuple):
     system: str
     """``rabbitmq``, ``kafka``, ``rocketmq``, ``archive``."""
     cluster: str
-    """What distinguishes clusters in the configuration: ``HOST:PORT/VHOST`` of the first address, or a folder."""
+    """What distinguishes clusters in the configuration: ``HOST:PORT/VHOST`` of the first address, or a folder. A host
+    is written as `bindings.sources.address.name_cluster` does."""
     name: str
     """``queue orders``, ``exchange orders``, ``topic orders``."""
 

@@ -127,6 +127,10 @@ class Table:
         line, caret = locate(self.source, self.path, key, masked=masked)
         return KeyMistake(f"{self.source}{line}: {where}{key}: {problem}{caret}", (self.path, key))
 
+    def error_in(self, name: str, key: str, problem: str) -> InputError:
+        """Build the error for a key of a table in it; it stands at the heading where the key is not given."""
+        return Table({}, self.source, self.path_of(name)).error(key, problem)
+
     def keep(self, error: InputError, item: str = "") -> None:
         """Keep a mistake without which the table can be read on, in an ``item`` of its key; else raise it."""
         if self.mistakes is None:

@@ -124,3 +124,12 @@ def _split(text: str) -> tuple[str, int | None]:
     except AddressValueError:
         raise _Wrong("not an address: what stands in brackets is no address of IPv6") from None
     return host, int(port) if port else None
+
+
+LOOPBACK: Final = re.compile(r"(?i:localhost)(?=:|$)|127\.0\.0\.1(?=:|$)|\[::1\](?=:|$)|::1(?=:[0-9]+(?:/|$)|$)")
+"""The names of this machine at the beginning of an address."""
+
+
+def name_cluster(address: str) -> str:
+    """Return an address as bridges tell clusters apart: ``localhost``, ``127.0.0.1`` and ``::1`` are one host."""
+    return LOOPBACK.sub("localhost", address, count=1) if LOOPBACK.match(address) else address

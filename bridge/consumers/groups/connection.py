@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from bindings.sources.address import parse_address
+from bridge.client_errors import explain
 from exchange.errors import HashstarError, InputError
 from exchange.files.names import AMQP
 from exchange.text.site import build_install_command
@@ -62,7 +63,7 @@ def translate_losses(what: str) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, list_loss_errors()) and type(error) is not Exception:
             raise
-        raise GroupConnectionLost(f"{what}: {error or 'the connection is lost'}") from error
+        raise GroupConnectionLost(f"{what}: {explain(str(error) or 'the connection is lost')}") from error
 
 
 def list_loss_errors() -> tuple[type[BaseException], ...]:

@@ -250,8 +250,9 @@ def _check_loops(
         name = next(name for name, target in targets_by_name.items() if target is loop.target)
         problem = f"its {loop.where} is what [sources.{loop.source}] reads, and messages get there again ({loop.way})"
         if loop.certain:
-            raise table.error(
-                f"[targets.{name}] queues",
+            raise table.error_in(
+                f"targets.{name}",
+                "queues",
                 f"{problem}: they would go round for ever; write to another place, read another, or let the source "
                 "enter the topology at an exchange that does not lead there",
             )

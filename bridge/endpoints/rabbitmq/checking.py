@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pika
 
+from bindings.sources.address import name_cluster
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Level, Place
 from bridge.endpoints.outages import judge_removals
 from bridge.endpoints.rabbitmq.addresses import read_cluster_name
@@ -216,7 +217,7 @@ async def check_target(
 
 def find_places(brokers: Sequence[pika.URLParameters], queue: str) -> frozenset[Place]:
     """Return the place of a queue that is read; see `bridge.endpoint.Endpoint.places`."""
-    return frozenset([Place("rabbitmq", read_cluster_name(brokers[0]), f"queue {queue}")])
+    return frozenset([Place("rabbitmq", name_cluster(read_cluster_name(brokers[0])), f"queue {queue}")])
 
 
 async def _begin_look(
@@ -242,7 +243,7 @@ def _source_queues(broker: pika.URLParameters, layout: BridgeLayout | None) -> f
     if layout is None:
         return frozenset()
     places = [place for source in layout.sources for place in source.places]
-    here = read_cluster_name(broker)
+    here = name_cluster(read_cluster_name(broker))
     return frozenset(
         [
             place.name.removeprefix("queue ")

@@ -14,6 +14,7 @@ from typing import Final
 
 import pika
 
+from bindings.sources.address import name_cluster
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
 from bridge.endpoints.rabbitmq.addresses import read_cluster_name
 from bridge.endpoints.rabbitmq.connection import Connection
@@ -83,7 +84,7 @@ class RabbitmqTarget(Target):
 
     @property
     def places(self) -> frozenset[Place]:
-        cluster = read_cluster_name(self._brokers[0])
+        cluster = name_cluster(read_cluster_name(self._brokers[0]))
         return frozenset([Place("rabbitmq", cluster, f"{each.kind} {each.name}") for each in self._expected])
 
     @property

@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from bindings.sources.address import name_cluster
 from bridge.aside import call_aside
 from bridge.endpoint import Disconnected, Finding, Place
 from bridge.endpoints.outages import judge_removals
@@ -40,7 +41,8 @@ CLOSING: Final = 2.0
 
 def find_places(settings: ClientSettings, topics: Iterable[str]) -> frozenset[Place]:
     """Return topics as places; the first of its name servers identifies the cluster."""
-    return frozenset([Place("rocketmq", settings.name_servers[0], f"topic {name_of(topic)}") for topic in topics])
+    cluster = name_cluster(settings.name_servers[0])
+    return frozenset([Place("rocketmq", cluster, f"topic {name_of(topic)}") for topic in topics])
 
 
 async def check_source(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from bindings.sources.address import name_cluster
 from bridge.cli import hashstar
 from bridge.daemon.config import Config, read_config
 from bridge.endpoint import Disconnected, Place
@@ -375,6 +376,34 @@ def test_a_setting_that_does_nothing_without_another_one_is_a_warning(tmp_path: 
             assert warned(text.replace(setting, f"{setting}\n{needed}")) == []
     separated = read(tmp_path, edit('url = "archive:in"', 'url = "archive:in"\ntags = "paid || shipped"'))
     assert [each for each in separated.warnings if each.key == "tags"] == []
+
+
+def test_the_error_of_a_loop_shows_the_line_of_the_target(tmp_path: Path) -> None:
+    text = edit('url = "archive:in"', 'url = "archive:out"')
+    with pytest.raises(InputError, match="go round for ever") as refused:
+        read(tmp_path, text)
+    line = text.splitlines().index('queues = { all = ".", some = "some" }') + 1
+    assert f"bridge.toml:{line}: [targets.out] queues: its " in str(refused.value)
+    assert str(refused.value).endswith("\n    queues = { all = ..., some = ... }\n    ^^^^^^")
+
+
+def test_the_names_of_this_machine_are_one_broker_for_loops(tmp_path: Path) -> None:
+    names = ("localhost", "127.0.0.1", "[::1]", "LOCALHOST")
+    for one in names:
+        for other, there in (*[(f"{name}:9092", True) for name in names], (f"{one}:9093", False), ("h:9092", False)):
+            text = edit('url = "archive:in"', f'url = "kafka://{one}:9092"\ntopic = "t"\ngroup = "g"')
+            text = text[: text.index("[targets")] + (
+                f'[targets.out]\nurl = "kafka://{other}"\nqueues = {{ all = "t", some = "t" }}\n'
+            )
+            with pytest.raises(InputError, match="go round for ever") if there else nullcontext():
+                read(tmp_path, text)
+
+
+def test_an_address_names_its_cluster_by_its_host_and_port() -> None:
+    for host in ("localhost", "127.0.0.1", "[::1]", "::1", "Localhost"):
+        assert name_cluster(f"{host}:5672/%2F") == "localhost:5672/%2F"
+    for other in ("localhost.example:1", "127.0.0.10:1", "::1:2:3", "[::1:2]:3", "h:1/localhost"):
+        assert name_cluster(other) == other
 
 
 def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:

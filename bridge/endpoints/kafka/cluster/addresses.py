@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from confluent_kafka import KafkaException, Producer
 
+from bindings.sources.address import name_cluster
 from bridge.endpoint import Place
 from bridge.endpoints.kafka import keys
 from bridge.endpoints.kafka.cluster.tokens import TOKENS, TokenLogin
@@ -156,7 +157,8 @@ def describe_offline(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def place_of(settings: Mapping[str, Any], topic: str) -> Place:
     """Return the topic at these brokers."""
-    return Place("kafka", str(settings["bootstrap.servers"]).partition(",")[0].strip(), f"topic {topic}")
+    first = str(settings["bootstrap.servers"]).partition(",")[0].strip()
+    return Place("kafka", name_cluster(first), f"topic {topic}")
 
 
 def _refuse_overridden(table: Table, given: Mapping[str, Any], used: Mapping[str, Any]) -> None:

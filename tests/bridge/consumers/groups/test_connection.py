@@ -84,6 +84,8 @@ def test_no_broker_is_a_loss_and_no_password_is_shown() -> None:
     with pytest.raises(GroupConnectionLost, match="no connection to") as lost:
         asyncio.run(connect("amqp://guest:secret@127.0.0.1:1", "test", 1))
     assert "secret" not in str(lost.value)
+    assert "Errno" not in str(lost.value)
+    assert str(lost.value).endswith("; nothing listens there: is the broker up, and is this its port?")
 
 
 @pytest.mark.parametrize("error", [Exception(), OSError("gone"), RuntimeError("closed"), TimeoutError()])
