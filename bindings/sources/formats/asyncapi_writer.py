@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bindings.sources.definitions import Definitions
 from bindings.sources.formats.format import Omissions, WriteTarget, Written, has_lone_surrogate
-from bindings.sources.formats.yaml_text import write_documents
+from bindings.sources.formats.yaml_text import find_excesses, write_documents
 from exchange.entities.entities import PREDECLARED_NAMES, Binding, Exchange, Queue
 from exchange.text.display import count_noun, list_some
 from exchange.topology.topology import Topology
@@ -50,7 +50,8 @@ def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     if target.name.endswith(".json"):
         return Written([json.dumps(document, ensure_ascii=False, indent=2), "\n"], writer.omissions.warnings)
     (text,) = write_documents([document])
-    return Written([text.removeprefix("---\n")], writer.omissions.warnings)
+    excesses = [f"{each}; as JSON, to a file FILE.json, it is read" for each in find_excesses([document], [text])]
+    return Written([text.removeprefix("---\n")], [*writer.omissions.warnings, *excesses])
 
 
 class _AsyncApiWriter:

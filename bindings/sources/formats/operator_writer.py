@@ -24,7 +24,7 @@ from bindings.sources.formats.format import (
 )
 from bindings.sources.formats.go_json import find_alterations
 from bindings.sources.formats.operator_reader import CLUSTER, LIMITS, VERSION
-from bindings.sources.formats.yaml_text import write_documents
+from bindings.sources.formats.yaml_text import find_excesses, write_documents
 from exchange.entities.effects import QUEUE_TYPES
 from exchange.entities.entities import Binding, Exchange, Policy, Queue
 from exchange.entities.part import Part
@@ -60,7 +60,9 @@ def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
     writer = _ManifestWriter({"name": name, **({"namespace": namespace} if slash else {})})
     objects = list(writer.objects(definitions))
     writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
-    return Written(list(write_documents(objects)), writer.omissions.warnings)
+    texts = list(write_documents(objects))
+    excesses = [f"{each}; write each virtual host by itself, with --vhost" for each in find_excesses(objects, texts)]
+    return Written(texts, [*writer.omissions.warnings, *excesses])
 
 
 class _ManifestWriter:

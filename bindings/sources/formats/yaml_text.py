@@ -121,6 +121,28 @@ def write_documents(documents: Iterable[Any]) -> Iterator[str]:
         )
 
 
+def find_excesses(documents: Iterable[Any], texts: Iterable[str]) -> Iterator[str]:
+    """Yield for which limits `parse_documents` refuses documents that were written as these texts."""
+    if sum(map(len, texts)) > YAML_BYTES:
+        yield f"hashstar reads no YAML of more than {YAML_BYTES >> 20} MiB, and this has more"
+    if any(count_items(each) > DOCUMENT_ITEMS for each in documents):
+        yield f"hashstar reads no YAML with more than {DOCUMENT_ITEMS:,} items in one document, and this has more"
+
+
+def count_items(value: Any) -> int:
+    """Return the number of items of a value, as `parse_documents` counts them."""
+    items, left = 0, [value]
+    while left:
+        each = left.pop()
+        items += 1
+        if isinstance(each, dict):
+            items += len(each)
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
+    return items
+
+
 def _library() -> Any:
     try:
         import yaml  # not at the top: it is an extra

@@ -263,3 +263,11 @@ def test_the_command_writes_yaml_or_json(tmp_path: Path) -> None:
         run_program("convert", "--format", "asyncapi", "-", given=text).stdout
         == (tmp_path / "asyncapi.yaml").read_text()
     )
+
+
+def test_a_document_beyond_what_is_read_is_written_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    definitions = Definitions().with_topology(Topology([], [Queue("a")], []))
+    monkeypatch.setattr("bindings.sources.formats.yaml_text.DOCUMENT_ITEMS", 5)
+    for name, warned in (("a.yaml", True), ("a.json", False)):
+        warnings = FORMATS["asyncapi"].write(definitions, WriteTarget(name)).warnings
+        assert any("as JSON, to a file FILE.json, it is read" in each for each in warnings) == warned

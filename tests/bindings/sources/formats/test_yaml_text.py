@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bindings.sources.formats.yaml_text import parse_documents, write_documents
+from bindings.sources.formats import yaml_text
+from bindings.sources.formats.yaml_text import count_items, find_excesses, parse_documents, write_documents
 from exchange.errors import InputError
 from exchange.text.site import build_install_command
 from tests.support.cases import with_each
+from tests.support.tiers import examples
 
 
 def read(text: str) -> list[Any]:
@@ -111,3 +115,27 @@ def test_without_pyyaml_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(__import__("sys").modules, "yaml", None)
     with pytest.raises(InputError, match=f"YAML needs PyYAML: {re.escape(build_install_command('yaml'))}"):
         read("a: b")
+
+
+VALUES = st.recursive(
+    st.sampled_from(["a", "5", "", 5, True]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+)
+
+
+@examples(60)
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_what_is_written_has_a_warning_exactly_where_it_would_be_refused(documents: list[Any]) -> None:
+    texts = list(write_documents(documents))
+    most, size = max(map(count_items, documents)), sum(map(len, texts))
+    for items, characters in ((most, size), (most - 1, size), (most, size - 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(yaml_text, "DOCUMENT_ITEMS", items)
+            patch.setattr(yaml_text, "YAML_BYTES", characters)
+            is_read = (items, characters) == (most, size)
+            assert (not list(find_excesses(documents, texts))) == is_read
+            if is_read:
+                assert read("".join(texts)) == documents
+            else:
+                with pytest.raises(InputError):
+                    read("".join(texts))
