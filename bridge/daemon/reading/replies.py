@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from bridge.daemon import keys
 from bridge.endpoint import Source, Target
 from bridge.endpoints import build_caller_target, build_reply_source, find_system, has_groups
+from bridge.endpoints.kafka.keys import REPLY_TOPICS
 from bridge.interop.requests import KAFKA, RABBITMQ, ROCKETMQ
 from bridge.interop.return_address import Sealer
 from bridge.keys import Key
@@ -112,9 +113,9 @@ def read_replies(
 def warn_of_reply_topics(written: Mapping[str, Table], tables: Mapping[str, Table], replies: Replies) -> None:
     """Warn of sources, by their unread tables, that name topics for replies, and whose messages get none."""
     for name, each in written.items():
-        if each.has("reply_topics") and name not in replies.callers:
+        if each.has(REPLY_TOPICS.name) and name not in replies.callers:
             text = "does nothing, as no target that its messages reach has replies; write [replies.TARGET]"
-            tables[name].warn("reply_topics", text)
+            tables[name].warn(REPLY_TOPICS.name, text)
 
 
 def _add_callers(name: str, ends: Ends, callers: dict[str, Callers]) -> None:
