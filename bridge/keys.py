@@ -264,15 +264,21 @@ def require_flag(keys: Iterable[Key[Any]], needed: Key[bool]) -> Mapping[str, An
 
 
 def accept_whole(least: int = 0, most: int | None = None) -> KeyForm[int]:
-    """Return the form of a whole number, at least ``least``. The reader of the key checks ``most``."""
+    """Return the form of a whole number, at least ``least`` and at most ``most``."""
 
     def convert(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or value < least
+            or (most is not None and value > most)
+        ):
             raise ValueError
         return value
 
     schema = {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
-    return accept(convert, f"a whole number, at least {least:,}", schema)
+    limit = "" if most is None else f" and at most {most:,}"
+    return accept(convert, f"a whole number, at least {least:,}{limit}", schema)
 
 
 def accept_choice(*words: str) -> KeyForm[str]:

@@ -28,17 +28,22 @@ VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 
 SECRET_BYTES: Final = 64 << 10
 """Maximum size of a file with a secret, in bytes."""
+STAND_IN: Final = "localhost:1"
+"""Host of the address that stands for one with a mistake; nothing connects to it, as the configuration is refused."""
 WHOLE_LOGIN: Final = re.compile(r"(?<=://).*@", re.DOTALL)
 """The same in a value that is printed whole. A password may hold spaces and quotes, too: better hide too much."""
 
 
 def read_address(table: Table, text: str, schemes: Collection[str], example: str, key: str = "url") -> Address:
-    """Parse the address under a key. Raises InputError with the key and an example, but never the address itself."""
+    """Parse the address under a key. Keeps or raises InputError with the key and an example, but never the address
+    itself; another one stands for it, as the keys beside it may have mistakes, too.
+    """
     try:
         return parse_address(text, schemes, example)
     except InputError as error:
         reason = str(error).removesuffix(f"; write {example}")
-        raise table.error(key, f"must be {example}" + ("" if reason == "not an address" else f" ({reason})")) from None
+        table.keep(table.error(key, f"must be {example}" + ("" if reason == "not an address" else f" ({reason})")))
+        return Address(next(iter(schemes)), STAND_IN)
 
 
 def refuse_second_login(table: Table, address: Address) -> None:
@@ -178,12 +183,12 @@ class Table:
         return str(path)
 
     def _check_file(self, key: str, written: str, path: Path) -> None:
-        """Check that a file can be read, and is none that could be waited for."""
+        """Keep or raise InputError if a file cannot be read; one that could be waited for cannot."""
         self.files.add(path)
         try:
             open_file(path).close()
         except OSError as error:
-            raise self.error(key, f"the file {written} cannot be read: {error.strerror}") from None
+            self.keep(self.error(key, f"the file {written} cannot be read: {error.strerror}"))
 
     def is_list(self, key: str) -> bool:
         """Return whether the value is a list."""
@@ -269,14 +274,18 @@ class Table:
             value = {each: each for each in value}
         if not isinstance(value, dict):
             raise self.error(key, f"must be a table, and is {describe(value)}: {what}")
-        values = {}
+        values, wrong = {}, list[InputError]()
         for name, each in value.items():
             try:
                 values[name] = read(self._expand(key, each) if isinstance(each, str) else each)
             except ValueError as error:
                 why = f": {error}" if str(error) else ""
                 shown = "'***'" if SECRETIVE.search(name) else describe(each)
-                raise self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}") from None
+                wrong.append(self.error(f"{key}.{name}", f"must be {what}, and is {shown}{why}"))
+        for mistake in wrong:
+            self.keep(mistake)
+        if wrong and not values:  # it would seem to be empty
+            raise wrong[0]
         return values
 
     def refuse_unread(self, documented: Collection[str]) -> None:

@@ -127,6 +127,14 @@ def has_groups(system: str) -> bool:
     return system in NEEDS and "group" in list_keys(system, "SOURCE").names
 
 
+def _check_any(table: Table) -> None:
+    """Keep the mistakes in a table whose system is not known: keys that no system has, and values that none takes."""
+    roles = [list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values()) for role in ROLES]
+    if table.mistakes is not None or not table.has(keys.URL.name):
+        table.check_keys({keys.URL.name, *[name for role in roles for name in role.names]}, listed=False)
+        _check_values(table, [key for role in roles for key in role.keys])
+
+
 def _check_values(table: Table, known: Iterable[Key[Any]]) -> None:
     """Keep the mistakes in values of a table whose system is not known: what no system takes under this key."""
     by_name: dict[str, list[Key[Any]]] = {}
@@ -152,15 +160,14 @@ def _import_config(table: Table, role: str | None = None) -> tuple[str, str, Any
 
     The keys are checked before any is read: where one is missing, it is often there under another name.
     """
-    if not table.has(keys.URL.name):  # its system is not known, and a key that none has is a mistake all the same
-        roles = [list_keys(folder, role) for folder in dict.fromkeys(SCHEMES.values()) for role in ROLES]
-        table.check_keys({name for role in roles for name in role.names}, listed=False)
-        _check_values(table, [key for role in roles for key in role.keys])
+    if not table.has(keys.URL.name):
+        _check_any(table)
     url = keys.URL.read(table)
     scheme, colon, _ = url.partition(":")
     module = SCHEMES.get(scheme)
     if module is None or not colon:
         begin = ", ".join(f"{each}:" for each in SCHEMES)
+        _check_any(table)
         raise table.error(
             "url", f"must begin with one of {begin}, and begins with {scheme[:20]!r}{suggest(scheme[:20], SCHEMES)}"
         )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
+from bridge.keys import Key
+from bridge.table import Table
 from exchange.errors import HashstarError
 from exchange.partition.partitioning.key_source import KeySource
 from exchange.partition.partitioning.specification import parse_key_source
@@ -47,6 +49,19 @@ class TopicDestination:
     the queue, and is the key of messages from other systems."""
     tag: KeySource | None = None
     """Source of the tag that is in RocketMQ's TAGS of messages from other systems; None: they have none."""
+
+
+def read_topics(table: Table, key: Key[list[str]], topic: str | None) -> list[str]:
+    """Read the topics of a source, which may have the key ``topic`` instead. Keeps or raises InputError."""
+    if topic is None:
+        topics = key.read(table)
+        if not topics:
+            table.keep(table.error(key.name, 'there is none; write topics = ["..."]'))
+        return topics
+    if table.has(key.name):
+        table.keep(table.error(key.name, "is given beside topic; write one of them"))
+        key.read(table)
+    return [topic]
 
 
 def parse_destination(

@@ -389,7 +389,8 @@ def read_filter(table: Table) -> Filter | None:
         key = "tags"
         by_tags = None if tags is None else Tags.parse(tags)
     except HashstarError as error:
-        raise table.error(key, str(error)) from None
+        table.keep(table.error(key, str(error)))
+        return None
     if by_tags is not None:
         warn_of_bars(table, key, by_tags.tags)
     return Filter(by_sql, by_tags)

@@ -26,7 +26,7 @@ from bridge.endpoints.kafka.consumer.source import KafkaSource
 from bridge.endpoints.kafka.consumer.topic_source import TopicSource, check_pattern
 from bridge.endpoints.kafka.producer.plain import KafkaTarget
 from bridge.endpoints.kafka.producer.transactional import TransactionalTarget
-from bridge.endpoints.topics import TopicDestination, parse_destination
+from bridge.endpoints.topics import TopicDestination, parse_destination, read_topics
 from bridge.keys import Key
 from bridge.pump.policy import Policy, Unroutable
 from bridge.table import Table
@@ -42,12 +42,10 @@ __all__ = [
 def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     """Build the source of a configuration; see `bridge.endpoints`."""
     topic = keys.TOPIC.read(table)
-    topics = keys.TOPICS.read(table) if topic is None else [topic]
+    topics = read_topics(table, keys.TOPICS, topic)
     for each in dict.fromkeys(topics):
         with _keeping(table, keys.TOPICS if topic is None else keys.TOPIC, each):
             (check_pattern if each.startswith("^") else check_topic)(each)
-    if not topics:
-        raise table.error("topics", 'there is none; write topics = ["..."]')
     keys.REPLY_TOPICS.read(table)  # for `caller_target`
     until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
     is_share = keys.GROUP_TYPE.read(table) == "share"
@@ -55,10 +53,10 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     if is_share:
         for key, is_set in ((keys.UNTIL_END, until_end), (keys.TRANSACTIONAL, transactional)):
             if is_set:
-                raise table.error(key.name, NO_OFFSETS)
+                table.keep(table.error(key.name, NO_OFFSETS))
         if patterns := [each for each in topics if each.startswith("^")]:
             text = f"{patterns[0]!r} is a pattern, and a share group reads topics by name only"
-            raise table.error((keys.TOPICS if topic is None else keys.TOPIC).name, text)
+            table.keep(table.error((keys.TOPICS if topic is None else keys.TOPIC).name, text))
         return _build_share_source(name, settings, topics, table, policy)
     made = KafkaSource(
         name,
@@ -115,10 +113,10 @@ def _build_share_source(
 
 def target(name: str, url: str, table: Table) -> tuple[Target, list[str]]:
     """Build the target of a configuration, and return it with its queues; see `bridge.endpoints`."""
+    settings = read_settings(url, table)
     destinations = keys.QUEUES.read(table).convert(
         lambda value: parse_destination(value, ("topic", "key"), check_topic)
     )
-    settings = read_settings(url, table)
     made: KafkaTarget | TransactionalTarget
     if not keys.TRANSACTIONAL.read(table):
         made = KafkaTarget(name, settings, destinations)

@@ -19,7 +19,7 @@ from bridge.endpoints.rabbitmq import keys
 from bridge.endpoints.rabbitmq.tokens import TokenCredentials
 from bridge.endpoints.rabbitmq.wire import OPEN_SECONDS
 from bridge.oauth import read_tokens
-from bridge.table import Secret, Table, read_address, refuse_second_login
+from bridge.table import STAND_IN, Secret, Table, read_address, refuse_second_login
 from bridge.tls import make_context
 from bridge.tokens import READ_EVERY, Tokens
 from exchange.errors import InputError
@@ -147,7 +147,9 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
     try:
         login = _parse_url(url)
     except InputError as error:
-        raise table.error("url", str(error)) from None
+        table.keep(table.error("url", str(error)))
+        url = f"{url.partition(':')[0]}://{STAND_IN}"
+        login = _parse_url(url)
     refuse_second_login(table, login)
     tokens = read_tokens(table, login, (keys.USER.name, keys.PASSWORD.name))
     user, password, hosts = keys.USER.read(table), keys.PASSWORD.read(table), keys.HOSTS.read(table)
@@ -162,7 +164,7 @@ def read_brokers(name: str, url: str, table: Table) -> Sequence[pika.URLParamete
         tls = partial(make_context, table, ca_file, cert_file, key_file)
         first.ssl_options = pika.SSLOptions(tls(), server_name or first.host)
     elif ca_file or cert_file or key_file or server_name:
-        raise table.error("url", "files for TLS are given, but the URL does not begin with amqps:")
+        table.keep(table.error("url", "files for TLS are given, but the URL does not begin with amqps:"))
     parameters = [first]
     for host in hosts:
         address = keys.HOST.fullmatch(host)

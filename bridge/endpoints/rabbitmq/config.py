@@ -42,12 +42,11 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
     # What is not read goes back at each end, and that counts: a slow source gets no more than what it reads soon.
     rated = [] if policy.rate is None else [policy.rate * keys.RATED_SECONDS]
     prefetch = keys.PREFETCH.read(table, ceil(min(policy.window, keys.MAX_PREFETCH, *rated)))
-    if prefetch > keys.MAX_PREFETCH:
-        raise table.error("prefetch", f"{prefetch:,} is more than AMQP can ask for, {keys.MAX_PREFETCH:,}")
     begins = table.has(keys.OFFSET.name)
     offsets, offset = keys.OFFSETS.read(table), keys.OFFSET.read(table)
     if not keys.STREAM_OFFSET.fullmatch(offset):
-        raise table.error("offset", f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}')
+        text = f'must be "first", "last", "next", a number, or an age as "1h", and is {offset!r}'
+        table.keep(table.error("offset", text))
     if begins and offsets is None:
         table.warn("offset", 'without offsets = "FILE" each start reads the stream from there again')
     return RabbitmqSource(
@@ -67,7 +66,9 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RabbitmqSource:
 def _read_stream_filter(table: Table) -> StreamFilter | None:
     if not table.has(keys.STREAM_FILTER.name):
         if table.has(keys.STREAM_MATCH_UNFILTERED.name):
-            raise table.error(keys.STREAM_MATCH_UNFILTERED.name, 'is for sources with stream_filter = ["VALUE"]')
+            text = 'is for sources with stream_filter = ["VALUE"]'
+            table.keep(table.error(keys.STREAM_MATCH_UNFILTERED.name, text))
+            keys.STREAM_MATCH_UNFILTERED.read(table)
         return None
     values, unfiltered = keys.STREAM_FILTER.read(table), keys.STREAM_MATCH_UNFILTERED.read(table)
     if not values or not all(values):  # to the broker, an empty one is none
@@ -77,9 +78,10 @@ def _read_stream_filter(table: Table) -> StreamFilter | None:
 
 def target(name: str, url: str, table: Table) -> tuple[RabbitmqTarget, list[str]]:
     """Read the table of a target, and return it with its queues; see `bridge.endpoints`. Raises InputError."""
+    brokers, management = read_brokers(name, url, table), read_management(table)
+    patience = keys.UNROUTED_AFTER.read(table)
     addresses = keys.QUEUES.read(table).convert(read_address)
-    brokers, patience = read_brokers(name, url, table), keys.UNROUTED_AFTER.read(table)
-    made = RabbitmqTarget(name, brokers, addresses, read_management(table), unrouted_after=patience)
+    made = RabbitmqTarget(name, brokers, addresses, management, unrouted_after=patience)
     return made, list(addresses)
 
 
@@ -89,7 +91,7 @@ def dead_letter_target(name: str, url: str, table: Table) -> RabbitmqTarget:
     if queue is None and exchange is None:
         raise table.missing("queue", "give either the queue that takes dead letters, or an exchange")
     if queue is not None and exchange is not None:
-        raise table.error("queue", "give either the queue that takes dead letters, or an exchange")
+        table.keep(table.error("queue", "give either the queue that takes dead letters, or an exchange"))
     routing_key = None if queue is not None else keys.DEAD_LETTER_ROUTING_KEY.read(table)
     address = PublishAddress.queue(queue) if queue is not None else PublishAddress(exchange or "", routing_key)
     if address.is_template:

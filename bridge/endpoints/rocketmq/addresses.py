@@ -29,14 +29,14 @@ def read_settings(url: str, table: Table | None = None) -> ClientSettings:
     table = Table({"url": url}, "the address") if table is None else table
     address = read_address(table, url, ("rocketmq",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
-        raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own")
+        table.keep(table.error("url", f"must be {EXAMPLE}; all else has keys of its own"))
     servers = ";".join(_with_port(host) for host in address.hosts.split(","))
     secrets = [key.name for key in (keys.SECRET_KEY, keys.SECURITY_TOKEN) if table.has(key.name)]
     access_key = keys.ACCESS_KEY.read(table) or address.user
     secret_key = keys.SECRET_KEY.read(table) or address.password
     token = keys.SECURITY_TOKEN.read(table)
     if access_key and not secret_key:
-        raise table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }')
+        table.keep(table.error("secret_key", 'is missing, as there is an access_key; write { env = "NAME" }'))
     for name in secrets if not access_key else ():
         table.warn(name, 'does nothing without an access key; write access_key = "..."')
     tls = _tls(table)
@@ -51,7 +51,7 @@ def read_settings(url: str, table: Table | None = None) -> ClientSettings:
     try:
         settings.name_servers  # noqa: B018  the property checks them
     except InputError as error:
-        raise table.error("url", str(error)) from None
+        table.keep(table.error("url", str(error)))
     return settings
 
 
@@ -73,7 +73,8 @@ def _tls(table: Table) -> Callable[[], ssl.SSLContext | None]:
     if not is_on:
         for key in files:
             if table.has(key.name):
-                raise table.error(key.name, "is for TLS, which is off; write tls = true")
+                table.keep(table.error(key.name, "is for TLS, which is off; write tls = true"))
+                key.read(table)
         if has_verify:
             table.warn(keys.VERIFY.name, "does nothing, as TLS is off; write tls = true")
         return lambda: None

@@ -18,11 +18,12 @@ from bridge.endpoints.rocketmq.addresses import read_settings
 from bridge.endpoints.rocketmq.replying import CallerTarget
 from bridge.endpoints.rocketmq.source import RocketmqSource
 from bridge.endpoints.rocketmq.target import RocketmqTarget
-from bridge.endpoints.topics import TopicDestination, parse_destination
+from bridge.endpoints.topics import TopicDestination, parse_destination, read_topics
 from bridge.interop import build_topic, group_of
 from bridge.pump.inlet import warn_of_bars
 from bridge.pump.policy import Policy
 from bridge.rocketmq.consumer.subscription import SUB_ALL, Subscription
+from bridge.rocketmq.remoting.client import ClientSettings
 from bridge.table import Table
 from exchange.errors import HashstarError, InputError
 from exchange.selector import Selector
@@ -34,23 +35,23 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
     """Return the source of a configuration; see `bridge.endpoints`."""
     settings = read_settings(url, table)
     topic = keys.TOPIC.read(table)
-    topics = keys.TOPICS.read(table) if topic is None else [topic]
-    if not topics:
-        raise table.error("topics", 'there is none; write topics = ["..."]')
+    topics = read_topics(table, keys.TOPICS, topic)
     tags, sql = keys.SUBSCRIPTION.read(table), keys.SQL.read(table)
     if sql is not None and tags != SUB_ALL:
-        raise table.error("sql", "is instead of a subscription to tags, and there are both")
+        table.keep(table.error("sql", "is instead of a subscription to tags, and there are both"))
     subscriptions: list[Subscription] = []
     for each in topics:
         key = "topics" if topic is None else "topic"
         try:
             encoded = build_topic(each)
         except InputError as error:
-            raise table.error(key, str(error)) from None
+            table.keep(table.error(key, str(error)), each)
+            continue
         if any(encoded == other.topic for other in subscriptions):
-            raise table.error(key, f"names {each!r} twice")
+            table.keep(table.error(key, f"names {each!r} twice"), each)
         subscriptions.append(_subscription(encoded, tags, sql, table))
-    warn_of_bars(table, keys.SUBSCRIPTION.name, subscriptions[0].tags)
+    for subscription in subscriptions[:1]:
+        warn_of_bars(table, keys.SUBSCRIPTION.name, subscription.tags)
     try:
         group = group_of(keys.GROUP.read(table, f"hashstar-{name}"))
     except InputError as error:
@@ -81,19 +82,21 @@ def _subscription(topic: str, tags: str, sql: str | None, table: Table) -> Subsc
 
 def target(name: str, url: str, table: Table) -> tuple[RocketmqTarget, list[str]]:
     """Return the target of a configuration, and its queues; see `bridge.endpoints`."""
+    settings = read_settings(url, table)
     destinations = keys.QUEUES.read(table).convert(
         lambda value: parse_destination(value, ("topic", "key", "tag"), build_topic)
     )
-    return _target(name, url, table, destinations), list(destinations)
+    return _target(name, settings, table, destinations), list(destinations)
 
 
 def dead_letter_target(name: str, url: str, table: Table) -> RocketmqTarget:
     """Return the target of a configuration's dead letters; see `bridge.endpoints`."""
+    settings = read_settings(url, table)
     try:
         topic = build_topic(keys.DEAD_LETTER_TOPIC.read(table))
     except InputError as error:
         raise table.error("topic", str(error)) from None
-    return _target(name, url, table, {"": TopicDestination(topic)})
+    return _target(name, settings, table, {"": TopicDestination(topic)})
 
 
 def caller_target(name: str, url: str, table: Table) -> tuple[CallerTarget, None]:
@@ -101,7 +104,8 @@ def caller_target(name: str, url: str, table: Table) -> tuple[CallerTarget, None
     return CallerTarget(name, read_settings(url, table)), None
 
 
-def _target(name: str, url: str, table: Table, destinations: dict[str, TopicDestination]) -> RocketmqTarget:
-    settings = read_settings(url, table)
+def _target(
+    name: str, settings: ClientSettings, table: Table, destinations: dict[str, TopicDestination]
+) -> RocketmqTarget:
     confirms = keys.NOT_STORE_OK.read(table) == keys.CONFIRM
     return RocketmqTarget(name, settings, destinations, confirm_not_store_ok=confirms)

@@ -199,7 +199,7 @@ def mistakes() -> list[tuple[str, str]]:
         (MIXED.replace('queue = "q"', 'que = "q"'), r"que: is not known here; .*did you mean 'queue'\?"),
         (
             MIXED.replace('queue = "q"', 'queue = "q"\nprefetch = 100000'),
-            "prefetch: 100,000 is more than AMQP can ask for, 65,535",
+            "prefetch: must be a whole number, at least 1 and at most 65,535, and is 100000",
         ),
         (MIXED.replace("amqp://127.0.0.1", "amqp"), r"\[sources.rabbit\] url: must begin with one of amqp:"),
         (MIXED.replace("amqp://127.0.0.1", "amqp:"), r"\[sources.rabbit\] url: not an AMQP address; write amqp://USER"),
@@ -404,6 +404,35 @@ def test_an_address_names_its_cluster_by_its_host_and_port() -> None:
         assert name_cluster(f"{host}:5672/%2F") == "localhost:5672/%2F"
     for other in ("localhost.example:1", "127.0.0.10:1", "::1:2:3", "[::1:2]:3", "h:1/localhost"):
         assert name_cluster(other) == other
+
+
+def test_no_mistake_of_an_endpoint_hides_another(tmp_path: Path) -> None:
+    url = "url = '{}://h:99999'\n".format
+    for old, table, keys in (
+        ('url = "archive:in"', url("amqp") + "queue = 'q'\nprefetch = 99999\noffset = 'x'\nexclusive = 3\n"
+         "hosts = ['h:99999']\nmanagement = 'x'\nselector = 'a ='",
+         "url prefetch offset exclusive hosts management selector"),
+        ('url = "archive:in"', "url = 'amq://h'\nprefetch = 99999\nexclusive = 3", "url prefetch exclusive"),
+        ('url = "archive:in"', url("kafka") + "topic = 'a b'\ntopics = ['t']\nuser = 'u'\nca_file = 'x'\n"
+         "until_end = 3\nlibrdkafka = { 'linger.mss' = 1, 'group.id' = 'x', a = [1] }",
+         "url topic topics password ca_file until_end librdkafka.linger.mss librdkafka.group.id librdkafka.a"),
+        ('url = "archive:in"', url("rocketmq") + "topics = ['t', 't']\naccess_key = 'a'\nca_file = 'x'\noffset = 'z'",
+         "url topics secret_key ca_file offset"),
+        (OUT, url("amqp") + "queues = { all = 3, some = { x = 'y' } }\nunrouted_after = 'x'\nhosts = ['h:99999']",
+         "url queues.all queues.some unrouted_after hosts"),
+        (OUT, url("kafka") + "queues = { all = 3, some = 4 }\nuser = 'u'\nlibrdkafka = { x = 1, y = 1 }",
+         "url queues.all queues.some password librdkafka.x librdkafka.y"),
+        (OUT, url("rocketmq") + "queues = { all = 3, some = 4 }\naccess_key = 'a'",
+         "url queues.all queues.some secret_key"),
+        (OUT, f"{OUT}\n[dead_letters]\n{url('kafka')}topic = 'a b'\nuser = 'u'", "url topic password"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            read(tmp_path, edit(old, table))
+        found = [each.where[1] for each in caught.value.mistakes if isinstance(each, KeyMistake)]
+        assert sorted(found) == sorted(keys.split()), table
+
+
+OUT = 'url = "archive:out"\nqueues = { all = ".", some = "some" }'
 
 
 def test_each_setting_of_a_source_s_policy_applies_there_or_is_a_warning(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def read_settings(
     table = Table({"url": url}, "the address") if table is None else table
     address = read_address(table, url, ("kafka",), EXAMPLE)
     if address.path not in ("", "/") or address.query or address.fragment:
-        raise table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too")
+        table.keep(table.error("url", f"must be {EXAMPLE}; all else has keys of its own, topics too"))
     refuse_second_login(table, address)
     fixed = {"bootstrap.servers": address.hosts, **fixed}
     given = {key.name: LOGIN[key] for key in LOGIN if table.has(key.name)}
@@ -75,11 +75,12 @@ def read_settings(
     tls = keys.TLS.read(table)
     mechanism = keys.MECHANISM.read(table)
     settings: dict[str, Any] = {"client.id": "hashstar"}
+    if user and password is None:
+        table.keep(table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }'))
+        user = None
     settings["security.protocol"] = f"{'SASL_' if user or tokens else ''}{'SSL' if tls else 'PLAINTEXT'}"
     login: dict[str, Any] = {}
     if user:
-        if password is None:
-            raise table.error("password", 'is missing, as there is a user; write password = { env = "NAME" }')
         login = {"sasl.mechanism": mechanism, "sasl.username": user}
     for name in (keys.PASSWORD.name, keys.MECHANISM.name):
         if name in given and not (user or tokens):
@@ -88,19 +89,18 @@ def read_settings(
         login = {"sasl.mechanism": "OAUTHBEARER", TOKENS: TokenLogin(tokens)}
     for key, name in FILES.items():
         if table.has(key.name) and not tls:
-            raise table.error(key.name, "is for TLS, which is off; write tls = true")
+            table.keep(table.error(key.name, "is for TLS, which is off; write tls = true"))
         file = key.read(table)
         if file is not None:
             settings[name] = file
     own = keys.LIBRDKAFKA.read(table).convert(_setting)
+    own = {name: value for name, value in own.items() if _check_setting(table, name, value)}
 
     def current() -> dict[str, Any]:
         now = password.current() if isinstance(password, Secret) else password
         secret = {"sasl.password": now} if user else {}
         return {**settings, **login, **secret, **own, **fixed}
 
-    for name, value in own.items():
-        _check_setting(table, name, value)
     for key_name, meant in given.items():
         for name in own.keys() & {*meant}:
             text = f"is given twice, here and in {key_name}; remove one of them"
@@ -172,21 +172,30 @@ def _refuse_overridden(table: Table, given: Mapping[str, Any], used: Mapping[str
         table.keep(table.error(f"librdkafka.{name}", text, masked=True))
 
 
-def _check_setting(table: Table, name: str, value: Any) -> None:
-    """Raise InputError for a setting that librdkafka does not know, or whose value it does not take."""
+def _check_setting(table: Table, name: str, value: Any) -> bool:
+    """Return whether librdkafka knows a setting and takes its value. Keeps or raises InputError if it does not."""
     if name in ADDRESSES:
-        return
+        return True
     if name == "client.id" and not {'"', "\\"}.isdisjoint(str(value)):
-        text = "has a quote or backslash, which breaks the statistics of librdkafka"
-        raise table.error(f"librdkafka.{name}", text, masked=True)
+        problem = "has a quote or backslash, which breaks the statistics of librdkafka"
+    else:
+        problem = _find_problem(name, value)
+    if problem:
+        table.keep(table.error(f"librdkafka.{name}", problem, masked=True))
+    return not problem
+
+
+def _find_problem(name: str, value: Any) -> str:
+    """Return why librdkafka takes no such setting; "" if it does."""
     try:
         Producer({name: value}, logger=QUIET)  # without an address it connects to nothing
     except KafkaException as error:
-        text = error.args[0].str().strip()
+        text = str(error.args[0].str()).strip()
         if text.startswith(("No such", "Invalid value", "Configuration property")):
-            raise table.error(f"librdkafka.{name}", text, masked=True) from None
+            return text
     except (TypeError, ValueError) as error:
-        raise table.error(f"librdkafka.{name}", str(error), masked=True) from None
+        return str(error)
+    return ""
 
 
 def _setting(value: Any) -> Any:
