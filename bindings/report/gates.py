@@ -104,6 +104,13 @@ def check_gates(
     checked += _check_globs("exchange", settings.exchanges, [row.use.exchange for row in exchanges])
     checked += _refuse_unnamed(settings.exchanges, others)
     checked += _check_globs("queue", settings.queues, [row.use.queue for row in queues])
+    if limits.max_partition_skew is not None and not any(gate.name == "max_partition_skew" for gate in checked):
+        idle = f"no queue {IDLE['max_partition_skew']}, so nothing is limited"
+        checked.append(
+            _gate("max_partition_skew", None, str(limits.max_partition_skew), "none", passed=True, message=idle)
+        )
+    checked += _note_idle("exchange", settings.exchanges, [row.use.exchange for row in exchanges], checked)
+    checked += _note_idle("queue", settings.queues, [row.use.queue for row in queues], checked)
     checked += [_refuse_expired(use) for use in ignored if use.expired]
     return tuple(checked)
 
@@ -195,6 +202,33 @@ def _check_globs(
                 f"there is no {of} '{glob}' to limit" if plain else f"no {of} fits '{glob}', so nothing is limited"
             )
             yield Gate(f"{of}s", glob, of, "some", "none", not plain, message)
+
+
+IDLE: Final = {
+    "fail_under": "has bindings to cover",
+    "fail_under_messages": "got a message",
+    "max_unroutable": "got a message",
+    "max_partition_skew": "has a partition with messages",
+}
+"""Threshold of some names -> what none of them has or did where it limits nothing."""
+
+
+def _note_idle(
+    of: Literal["exchange", "queue"], entries: Sequence[tuple[str, Limits]], names: Sequence[str], done: Sequence[Gate]
+) -> list[Gate]:
+    """Return a gate, which passes, for each threshold of an entry that fits names and limits nothing at them."""
+    found = []
+    for glob, limits in entries:
+        if not any(name == glob or matches_glob(glob, name) for name in names):
+            continue  # it has a gate already
+        fitting = {name for name in names if _limits_of(name, entries) is limits}
+        checked = {gate.name for gate in done if gate.of == of and gate.scope in fitting}
+        for name, limit in limits._asdict().items():
+            if limit is not None and name not in checked:
+                text = f"{limit} %" if name.startswith("fail_under") else str(limit)
+                message = f"no {of} with the thresholds of '{glob}' {IDLE[name]}, so nothing is limited"
+                found.append(Gate(name, glob, of, text, "none", True, message))
+    return found
 
 
 def _refuse_unnamed(entries: Iterable[tuple[str, Limits]], others: str) -> Iterator[Gate]:

@@ -126,7 +126,7 @@ def test_the_entry_with_the_very_name_of_an_exchange_goes_before_a_glob() -> Non
     )  # fmt: skip
     found = gates(report)
     assert {name: gate.passed for (_, name), gate in found.items()} == {
-        "orders.eu": True, "orders.us": True, "other": False,
+        "orders.eu": True, "orders.us": True, "other": False, "*": True,
     }  # fmt: skip
     # The first glob that fits counts, and with it what it does not limit.
     assert ("max_unroutable", "orders.eu") not in found
@@ -375,3 +375,23 @@ def test_no_percentage_of_bad_records_is_kept_by_damage_of_unknown_size() -> Non
 def tally_with(unread: Unread, messages: int) -> Tally:
     """Return a tally of this many skipped records and of these bad ones."""
     return Tally(compute_fingerprint(ORDERS), unread=replace(unread, skipped=Counter({"no message": messages})))
+
+
+def test_each_threshold_of_each_entry_that_fits_a_name_has_a_gate() -> None:
+    """Also one that has nothing to limit: no partitions, no bindings, no messages. It passes, and says so."""
+    topology = Topology([Exchange("idle", "topic")], [Queue("q")], ())
+    limits: dict[str, Any] = {"fail_under": 90, "fail_under_messages": 90, "max_unroutable": "1%"}
+    settings = {
+        "max_partition_skew": 2, "queues": {"q*": {"max_partition_skew": 2}, "q": {"max_partition_skew": 3}},
+        "exchanges": {"i*": limits, "idle": limits},
+    }  # fmt: skip
+    found = gates(report_of(topology, [], settings))
+    for name, scope, of, limit in (
+        ("max_partition_skew", "", "queue", "2"), ("max_partition_skew", "q*", "queue", "2"),
+        ("max_partition_skew", "q", "queue", "3"), ("fail_under", "i*", "exchange", "90 %"),
+        ("fail_under_messages", "idle", "exchange", "90 %"), ("max_unroutable", "i*", "exchange", "1 %"),
+    ):  # fmt: skip
+        gate = found[name, scope]
+        assert (gate.limit, gate.actual, gate.passed) == (limit, "none", True)
+        assert gate.message.startswith(f"no {of} ")
+        assert gate.message.endswith(", so nothing is limited")
