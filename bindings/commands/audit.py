@@ -142,6 +142,11 @@ def run_command(
     if is_estimate and (keep_bad is not None or max_bad is not None):
         option = "--max-bad" if keep_bad is None else "--keep-bad"
         raise click.UsageError(f"{option} is about all records, and --estimate reads a sample: omit one of them")
+    if outputs.save_tally is not None and (verify or compare is not None or compare_profile is not None):
+        option = "--verify" if verify else "--compare" if compare is not None else "--compare-profile"
+        raise click.UsageError(
+            f"--save-tally keeps counts of one topology, nothing of {option}: audit twice, with --cache to read once"
+        )
     with exit_on_error(EXTRA):
         from bindings.auditing.local.selection import Selection
         from bindings.auditing.run import count, open_traffic, report_on

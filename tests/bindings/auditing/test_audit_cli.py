@@ -264,3 +264,11 @@ def test_all_prints_lists_in_full(folder: Path) -> None:
     assert "more; --all shows them" in short
     assert short.count("orders -> mail: 'letter.") < whole.count("orders -> mail: 'letter.") == 30
     assert "--all" not in whole
+
+
+@pytest.mark.parametrize("options", [["--verify"], ["--compare", "b.bindings"], ["--compare-profile", "4.3"]])
+def test_a_comparison_that_a_tally_would_lose_is_refused(folder: Path, options: list[str]) -> None:
+    result = audit(*RUN, "archive.jsonl", "--save-tally", "a.tally", *options)
+    assert result.exit_code == 2
+    assert f"nothing of {options[0]}:" in " ".join(result.output.replace("\u2502", "").split())
+    assert not (folder / "a.tally").exists()
