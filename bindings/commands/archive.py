@@ -44,6 +44,11 @@ mapping_options: Final[list[Callable[[Any], Any]]] = [
 ]  # fmt: skip
 
 
+NOT_JSON_LINES: Final = (".avro", ".csv", ".tsv", ".orc", ".parquet")
+NOT_PARQUET: Final = (".avro", ".csv", ".tsv", ".orc", ".json", ".jsonl", ".ndjson")
+"""Ends of names of formats that are not written: who gives one to `archive convert` expects it."""
+
+
 max_bad_option: Final = click.option(
     "--max-bad", type=click.IntRange(0), metavar="N",
     help="Maximum number of unreadable records; more end the command with 1.",
@@ -170,7 +175,7 @@ def convert_command(
 ) -> None:
     """Convert an archive to Parquet files by day, or to JSON lines.
 
-    JSON lines are written if OUT ends with .jsonl or .jsonl.gz.
+    JSON lines are written if OUT ends with .jsonl or .jsonl.gz. A name of another format, such as d.csv, is refused.
 
     OUT must not exist, and appears only when everything is written. Records that cannot be read are reported and left
     out; a file that is no archive counts as one such record.
@@ -193,6 +198,9 @@ def convert_command(
         if archive.repeated:
             echo_line(f"{archive.path}: {archive.repeated_note}", err=True)
         json_lines = target.removesuffix(".gz").endswith(".jsonl") if form is None else form == "jsonl"
+        written, others = ("JSON lines", NOT_JSON_LINES) if json_lines else ("Parquet", NOT_PARQUET)
+        if target.removesuffix(".gz").lower().endswith(others):
+            raise InputError(f"{target}: the name of another format, and {written} is written; give another name")
         try:
             with show_progress("converting") as step:
                 inspection = convert(archive, Path(target), json_lines=json_lines, max_bad=max_bad, step=step)

@@ -192,3 +192,17 @@ def test_lines_that_are_no_records_are_shown_with_a_caret(tmp_path: Path) -> Non
             at = next(number for number, each in enumerate(lines) if each.endswith(line))
             assert lines[at + 1].index("^") == lines[at].index(wrong)
             assert " at " in lines[at - 1]
+
+
+def test_a_name_of_another_format_than_what_is_written_is_refused(tmp_path: Path) -> None:
+    """A folder of Parquet that is named d.csv misleads who opens it."""
+    (tmp_path / "in.jsonl").write_text('{"exchange":"e","routing_key":"k"}\n')
+    for name, form, written in (
+        ("d.csv", [], "Parquet"), ("d.AVRO", [], "Parquet"), ("d.json", [], "Parquet"), ("d.csv.gz", [], "Parquet"),
+        ("d.jsonl", ["--format", "parquet"], "Parquet"), ("d.parquet", ["--format", "jsonl"], "JSON lines"),
+    ):  # fmt: skip
+        result = run("convert", tmp_path / "in.jsonl", tmp_path / name, *form)
+        assert (result.exit_code, f"and {written} is written" in result.stderr) == (2, True), result.output
+        assert not (tmp_path / name).exists()
+    for name, form in (("d", []), ("d.parquet", []), ("d.v1", []), ("d.json", ["--format", "jsonl"])):
+        assert run("convert", tmp_path / "in.jsonl", tmp_path / name, *form).exit_code == 0
