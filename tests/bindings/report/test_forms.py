@@ -431,3 +431,10 @@ def test_markdown_mentions_nobody() -> None:
     assert "@octocat" not in line
     assert "@org" not in line
     assert "@&#8203;octocat" in line
+
+
+def test_a_line_feed_in_a_name_has_one_spelling_in_the_text() -> None:
+    report = report_of(Topology(queues=[Queue("a\nb")]), [])
+    text = to_text(report)
+    assert r"a\nb" in text
+    assert "a; b" not in text

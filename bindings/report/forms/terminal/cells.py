@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bindings.archive.figures import format_share, to_percent
+from bindings.checking.forms.places import split_message
 from bindings.report.model import FindingRow
 from bindings.report.rows import BindingRow, Count, QueueRow, Shape
 from bindings.report.words import describe_condition, name_destination, name_exchange
@@ -149,7 +150,7 @@ def show_shape(shape: Shape, *, wide: bool) -> Text:
 
 def show_finding(row: FindingRow) -> Text:
     """Return a finding for a cell, with the evidence of the traffic."""
-    text = Text(clip_line(row.finding.message.replace("\n", "; "), 3 * LONGEST))
+    text = Text(clip_line("; ".join(split_message(row.finding)), 3 * LONGEST))
     if row.sentence:
         text.append(f"\n{row.evidence}: " if row.evidence else "\n", style=STYLES[row.evidence])
         text.append(row.sentence, style=STYLES[row.evidence])
