@@ -177,7 +177,8 @@ def audit(
     ``kafka://HOST:PORT/TOPIC``. Without a session, at most ``jobs`` processes of this machine count everything, by
     default as many as it has cores, with the same result, unless there is a session already or the archive is large:
     `bindings.auditing.engine` chooses, as for the command. By default, the
-    messages of the topology's own virtual host are selected. ``step`` is as in `count`.
+    messages of the topology's own virtual host are selected; a ``selection`` names its own, or selects all. ``step`` is
+    as in `count`.
 
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl")
     >>> [(row.exchange, row.messages) for row in report.unroutable]

@@ -25,6 +25,9 @@ UNTIMED: Final = "without a time, which a window asks for"
 class Selection:
     """Selects the records of an archive to audit; by default all. Raises InputError for a window that is empty.
 
+    Without ``vhost``, records of all virtual hosts are selected, as by ``--archive-vhost '*'``: with a window, give the
+    topology's own, which `bindings.audit` selects if it gets no selection, and the command beside ``--since``.
+
     >>> third = Selection("/shop", since=1_793_664_000_000_000)  # 2026-11-03
     >>> report = audit("examples/orders/orders.bindings", "examples/orders/traffic.jsonl", selection=third)
     >>> report.audited.records.counted

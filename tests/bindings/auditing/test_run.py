@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bindings.auditing import run as run_module
+from bindings.auditing.local.selection import Selection
 from bindings.auditing.run import audit
 from bindings.checking.check import check
 from bindings.commands.audit import audit_command
@@ -58,6 +59,19 @@ def test_the_function_and_the_command_give_the_same_report(files: tuple[str, str
     ours = json.loads(encode_json(replace(report, made=0)))
     assert {**printed, "made": None} == {**ours, "made": None}
     assert report.audited.records.counted == 2
+
+
+def test_a_selection_without_a_virtual_host_selects_all_as_the_option_with_an_asterisk(
+    files: tuple[str, str, str],
+) -> None:
+    topology, _, archive = files
+    for selection, options, counted in (
+        (None, [], 2), (Selection(), ["--archive-vhost", "*"], 3), (Selection("/"), ["--archive-vhost", "/"], 2),
+    ):  # fmt: skip
+        report = audit(topology, archive, selection=selection)
+        answer = CliRunner().invoke(audit_command, [topology, archive, "--no-spark", "--json", *options])
+        printed = json.loads(answer.stdout)["audited"]["records"]["counted"]
+        assert report.audited.records.counted == printed == counted
 
 
 def test_a_topology_may_be_a_value_and_archives_may_be_paths(files: tuple[str, str, str]) -> None:
