@@ -30,6 +30,7 @@ MISUSED: Final = {
     "audit t in --conf a": "--conf: a setting of Spark such as",
     "audit t in --since 2027-01-01 --until 2026-01-01": "--until: must be after --since",
     "audit t in --since x": "--since: a time such as",
+    "audit run in in --save-tally x.tally --verify": "nothing of --verify: audit twice",
     "audit t in --estimate --format markdown": "--estimate makes no report: it is printed as text or json alone",
     "audit t in --estimate --max-bad 0": "--max-bad is about all records, and --estimate",
     "audit follow t in --state s --no-spark": "--no-spark: hashstar audit follow needs Spark",
