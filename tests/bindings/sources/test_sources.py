@@ -362,7 +362,7 @@ def test_a_live_broker_is_a_source(rabbitmq_servers: list[Server]) -> None:
                 open_source(f"{where}/nowhere")
             with pytest.raises(InputError, match="user 'guest' is refused"):
                 open_source(server.management_url.replace("://", "://guest:wrong@"))
-            with pytest.raises(InputError, match="the answer is not HTTP"):
+            with pytest.raises(InputError, match="it does not answer as HTTP"):
                 open_source(f"http://a:b@{login.hostname}:{login.port}")
         finally:
             broker.request("DELETE", f"/api/vhosts/{quoted}")

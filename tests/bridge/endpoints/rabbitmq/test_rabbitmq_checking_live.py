@@ -224,7 +224,7 @@ async def test_a_missing_queue_is_an_error_with_its_key_and_a_missing_management
     nowhere = f"http://127.0.0.1:{closed_port()}"
     findings = await check_source([broker.address], SourceSettings("hashstar-none"), nowhere)
     assert [(each.level, each.key) for each in findings] == [("not checked", ""), ("error", "queue")]
-    assert f"other consumers: the management API at {nowhere} does not answer" in findings[0].text
+    assert f"other consumers: the management API at {nowhere} cannot be reached" in findings[0].text
     assert findings[1].text == "queue 'hashstar-none': there is none; declare it"
     away = parse_broker(f"amqp://guest:secret@127.0.0.1:{closed_port()}")
     [finding] = await check_source([away], SourceSettings("any"))
