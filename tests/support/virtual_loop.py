@@ -11,9 +11,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from bridge.aside import ASIDE
+from tests.support.waiting import stretch
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+HANGS = 1.0
+"""Seconds, on a machine without other work, after which a call aside is one that hangs."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -23,6 +27,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         self._now = 0.0
         self._of_others = _find_calls_aside()
+        self._hanging = set[threading.Thread]()
+        """Calls aside that were waited for in vain: time passes without them."""
 
     def time(self) -> float:
         return self._now
@@ -34,11 +40,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
                 heapq.heappop(timers)._scheduled = False
             if timers:
-                self._now = max(self._now, timers[0].when())
+                self._wait_for_calls_aside()
+                if not self._ready:  # type: ignore[attr-defined]
+                    self._now = max(self._now, timers[0].when())
             # What a call aside has returned is among what is ready before its thread has ended.
             elif _find_calls_aside() <= self._of_others and not self._ready:  # type: ignore[attr-defined]
                 raise AssertionError("nothing is waited for, and nothing is done")
         super()._run_once()  # type: ignore[misc]
+
+    def _wait_for_calls_aside(self) -> None:
+        """Let no time pass while a call aside does what takes none: a busy machine may give its thread no turn."""
+        if threading.active_count() > 1:
+            for thread in _find_calls_aside() - self._of_others - self._hanging:
+                thread.join(stretch(HANGS))
+                if thread.is_alive():
+                    self._hanging.add(thread)
 
 
 def _find_calls_aside() -> set[threading.Thread]:
