@@ -90,13 +90,10 @@ async def plan(order: Order, ledger: Ledger, log: Log | None = None) -> Outcome:
     outcome.left.update(source.left.values())
     if isinstance(source, LogSource):
         outcome.unread = source.unread
-    for topic in await find_missing(_goal_of(order), outcome.topics):
-        outcome.left[describe_missing(topic)] += outcome.goes.pop(("topic", topic))
+    if topics := outcome.topics:
+        for topic in await find_missing(LogCluster(order.target or order.url, order.login), topics):
+            outcome.left[describe_missing(topic)] += outcome.goes.pop(("topic", topic))
     return outcome
-
-
-def _goal_of(order: Order) -> LogCluster:
-    return LogCluster(order.target or order.url, order.login)
 
 
 async def replay(
@@ -114,8 +111,11 @@ async def replay(
     else:
         picker = FromLog(order, ledger, outcome, topics)
         source = LogSource(log, order.limit, picker)
-        goal = _goal_of(order)
-        target = make_target(goal, topics, source.goals) if order.to == "topic" else BrokerTarget(goal.url)
+        url = order.target or order.url
+        if order.to == "topic":
+            target = make_target(LogCluster(url, order.login), topics, source.goals)
+        else:
+            target = BrokerTarget(url)
         is_settled = await _move(order, source, target, picker, outcome, user)
         outcome.unread = source.unread
     if is_settled:

@@ -14,14 +14,18 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.dead.logs.log import Letter, Log, LogLane, to_disconnected
+from bridge.endpoints.kafka.cluster.addresses import read_settings
 from bridge.endpoints.kafka.cluster.asking import ASKING, fetch_metadata
 from bridge.endpoints.kafka.cluster.calls import Calls
 from bridge.endpoints.kafka.cluster.errors import CONNECTING, Reasons
 from bridge.endpoints.kafka.cluster.tokens import prepare_login
 from bridge.endpoints.kafka.consumer.reader import LaneReader
 from bridge.endpoints.kafka.consumer.topic_ids import Asker
+from bridge.endpoints.kafka.keys import CLUSTER
 from bridge.interop import Record
 from exchange.errors import InputError
+
+__all__ = ["CLUSTER", "TopicLog", "read_settings"]
 
 ANSWER: Final = 5.0
 """Seconds that a broker may take to answer where a partition begins and ends."""

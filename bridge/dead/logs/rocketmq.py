@@ -6,6 +6,8 @@ from typing import Final
 
 from bridge.dead.logs.log import FETCHED_BYTES, Letter, Log, LogLane, to_disconnected
 from bridge.endpoint import validate_time
+from bridge.endpoints.rocketmq.addresses import read_settings
+from bridge.endpoints.rocketmq.keys import CLUSTER
 from bridge.endpoints.rocketmq.lane import read_stored
 from bridge.rocketmq.consumer.assigned import TopicQueue
 from bridge.rocketmq.consumer.pulling import FLAG_SUBSCRIPTION, BrokerQueues, parse_pull, pull_fields
@@ -14,6 +16,8 @@ from bridge.rocketmq.remoting.client import Client, ClientSettings
 from bridge.rocketmq.remoting.codes import RequestCode, ResponseCode
 from bridge.rocketmq.remoting.errors import ClientError, RemotingError
 from exchange.errors import InputError
+
+__all__ = ["CLUSTER", "TopicLog", "read_settings"]
 
 READER: Final = "hashstar-dead"
 """Name of the group in pulls. It is never registered."""

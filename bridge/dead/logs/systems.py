@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LogCluster(NamedTuple):
-    """A cluster of Kafka or RocketMQ, or a broker of RabbitMQ."""
+    """A cluster of Kafka or RocketMQ."""
 
     url: str
     """Its address, without a topic."""
@@ -30,21 +30,16 @@ class LogCluster(NamedTuple):
 
     def read_settings(self) -> Any:
         """Return what clients of its system are made with. Raises InputError."""
-        system = f"bridge.endpoints.{self._system}"
-        read = import_module(f"{system}.{'cluster.' if self._system == 'kafka' else ''}addresses").read_settings
+        system = self.load()
         if self.login is None:
-            return read(self.url)
+            return system.read_settings(self.url)
         table = Table(read_toml(self.login), str(self.login))
-        table.check_keys(import_module(f"{system}.keys").CLUSTER.names)
-        return read(self.url, table)
-
-    @property
-    def _system(self) -> str:
-        return "kafka" if has_scheme(self.url, ("kafka",)) else "rocketmq"
+        table.check_keys(system.CLUSTER.names)
+        return system.read_settings(self.url, table)
 
     def load(self, part: str = "") -> Any:
-        """Return the module of its system."""
-        return import_module(f"bridge.dead.logs.{self._system}{part}")
+        """Return the module of its system, or the ``part`` of it that writes."""
+        return import_module(f"bridge.dead.logs.{'kafka' if has_scheme(self.url, ('kafka',)) else 'rocketmq'}{part}")
 
 
 def make_log(cluster: LogCluster, topic: str) -> Log:
@@ -61,7 +56,5 @@ def make_target(cluster: LogCluster, topics: Iterable[str], goals: Mapping[str, 
 
 async def find_missing(cluster: LogCluster, topics: Sequence[str]) -> list[str]:
     """Return which of these topics are not there. Raises InputError, Disconnected, RemotingError."""
-    if not topics:
-        return []
     missing: list[str] = await cluster.load("_target").find_missing(cluster.read_settings(), topics)
     return missing
