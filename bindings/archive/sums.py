@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:  # it imports pyarrow, which reports do without
 REASONS: Final = 100
 """Maximum number of reasons that are counted one by one, as some reasons quote the wrong value."""
 OTHER: Final = "other reasons"
-UNCOUNTED: Final = ", which costs an unknown number of records"
-"""Ends the reasons of damage whose records nobody can count: so sums, tallies and reports of all forms have it."""
+UNKNOWN_LOSS: Final = ", which costs an unknown number of records"
+"""Ends a reason where it is shown, if some of its records stand for damage whose records nobody can count."""
 SAMPLES: Final = 3
 """Maximum number of bad records kept for each reason."""
 
@@ -64,6 +65,24 @@ class Unread:
     """Reason -> number of bad records."""
     samples: dict[str, tuple[Bad, ...]] = field(default_factory=dict)
     """Reason -> a few bad records: the first ones by file and offset."""
+    uncounted: Counter[str] = field(default_factory=Counter)
+    """Reason -> how many of its bad records each stand for damage that costs an unknown number of records."""
+
+    @classmethod
+    def from_counts(
+        cls,
+        skipped: Mapping[str, int],
+        bad: Mapping[str, int],
+        uncounted: Mapping[str, int],
+        samples: Mapping[str, tuple[Bad, ...]] | None = None,
+    ) -> Unread:
+        """Return what a file has; earlier releases wrote `UNKNOWN_LOSS` after a reason in place of ``uncounted``."""
+        unread = cls(Counter(skipped))
+        for text, records in bad.items():
+            reason = text.removesuffix(UNKNOWN_LOSS)
+            lost = uncounted.get(text, 0) if reason == text else records
+            unread._add(reason, records, (samples or {}).get(text, ()), lost)
+        return unread
 
     @property
     def skipped_records(self) -> int:
@@ -75,35 +94,32 @@ class Unread:
         """Number of records that could not be read."""
         return self.bad.total()
 
-    @property
-    def has_uncounted(self) -> bool:
-        """Whether more records may be bad than ``bad_records``: damage that costs an unknown number counts as one."""
-        return any(reason.endswith(UNCOUNTED) for reason in self.bad)
+    def explain(self, reason: str) -> str:
+        """Return a reason as it is shown."""
+        return reason + UNKNOWN_LOSS * (reason in self.uncounted)
 
     def add_bad(self, bad: Bad, times: int = 1) -> None:
         """Count the records that were not read, or this many times as many of the same reason."""
-        if bad.records is None:
-            self._add(bad.reason + UNCOUNTED, times, (bad,))
-        else:
-            self._add(bad.reason, bad.records * times, (bad,))
+        is_uncounted = bad.records is None
+        self._add(bad.reason, (bad.records or is_uncounted) * times, (bad,), times * is_uncounted)
 
     def __add__(self, other: object) -> Unread:
         if not isinstance(other, Unread):
             return NotImplemented
-        total = Unread(self.skipped + other.skipped, Counter(self.bad), dict(self.samples))
+        total = Unread(self.skipped + other.skipped, Counter(self.bad), dict(self.samples), Counter(self.uncounted))
         for reason, records in other.bad.items():
-            total._add(reason, records, other.samples.get(reason, ()))
+            total._add(reason, records, other.samples.get(reason, ()), other.uncounted[reason])
         return total
 
-    def _add(self, reason: str, records: int, samples: tuple[Bad, ...]) -> None:
+    def _add(self, reason: str, records: int, samples: tuple[Bad, ...], uncounted: int) -> None:
         self.bad[reason] += records
+        if uncounted:
+            self.uncounted[reason] += uncounted
         if samples:
             self.samples[reason] = tuple(sorted((*self.samples.get(reason, ()), *samples), key=_order)[:SAMPLES])
-        others = {OTHER, OTHER + UNCOUNTED}
-        if len(self.bad.keys() - others) > REASONS:
-            last = max(self.bad.keys() - others)
-            other = OTHER + UNCOUNTED * last.endswith(UNCOUNTED)
-            self._add(other, self.bad.pop(last), self.samples.pop(last, ()))
+        if len(self.bad.keys() - {OTHER}) > REASONS:
+            last = max(self.bad.keys() - {OTHER})
+            self._add(OTHER, self.bad.pop(last), self.samples.pop(last, ()), self.uncounted.pop(last, 0))
 
 
 def _order(bad: Bad) -> tuple[str, int, bytes]:

@@ -1,7 +1,8 @@
 """Save and load tallies as Parquet files: one row per outcome with its facts, and rows for named counts and slots.
 
 Version 1 had slots of an hour (kind ``hour``); since version 2 the metadata has their width (kind ``slot``). Version 3
-has groups of messages in place of outcomes, where these are too many. All are read. Files come from anywhere, and
+has groups of messages in place of outcomes, where these are too many; version 4 has damage of unknown size in rows of
+its own. Each file has the least version that has all of it; all are read. Files come from anywhere, and
 reports believe them: what the form of a file shows is checked where it is read (`bindings.counts.codec`), and
 `check_fit` checks what only the topology shows, that its outcomes are routes.
 """
@@ -69,23 +70,25 @@ GROUPED: Final = TableFormat(
     "tally", b"3", build_schema(OUTCOME, FACTS, GROUP), {"group": (GROUP, FACTS), **FORM.kinds}
 )
 """The form of a tally with groups, whose columns include those of `Numbered`."""
+UNCOUNTED: Final = GROUPED._replace(version=b"4", kinds={**GROUPED.kinds, "uncounted": (NAME, MESSAGES)})
+"""The form of a tally with damage that costs an unknown number of records."""
 
 
 def build_table(tally: Tally) -> pa.Table:
     """Return a tally as a table, with its topology's fingerprint in the schema's metadata."""
     counts: dict[str, Mapping[Any, Any]] = {
         "outcome": tally.facts, "partition": tally.partitions, "skipped": tally.unread.skipped, "bad": tally.unread.bad,
-        "group": tally.groups,
+        "group": tally.groups, "uncounted": tally.unread.uncounted,
     }  # fmt: skip
-    form = GROUPED if tally.groups else FORM
+    form = UNCOUNTED if tally.unread.uncounted else GROUPED if tally.groups else FORM
     table = form.table(counts, {"topology": tally.topology, "slot": str(tally.timeline.width)})
     return pa.concat_tables([table, _slots(tally.timeline, table.schema)]).combine_chunks()
 
 
 def decode_tally(table: pa.Table, source: str = "a table") -> Tally:
     """Return the tally in a table. Raises InputError, naming the source, if it has none of a supported version."""
-    forms = {each.version: each for each in (HOURLY, FORM, GROUPED)}
-    form = forms.get((table.schema.metadata or {}).get(FORM.version_key, b""), GROUPED)
+    forms = {each.version: each for each in (HOURLY, FORM, GROUPED, UNCOUNTED)}
+    form = forms.get((table.schema.metadata or {}).get(FORM.version_key, b""), UNCOUNTED)
     metadata = form.metadata(table, ("topology",), source)
     is_hourly = form is HOURLY
     text = str(HOUR) if is_hourly else metadata.get("slot")
@@ -100,7 +103,10 @@ def decode_tally(table: pa.Table, source: str = "a table") -> Tally:
     numbers = [*published, *[facts.messages for facts in counts["outcome"].values()]]
     if sum(numbers) + sum([sum(counts[kind].values()) for kind in ("partition", "skipped", "bad")]) >= 1 << 63:
         raise form.damage(source, "more messages than can be counted")
-    unread = Unread(Counter(counts["skipped"]), Counter(counts["bad"]))
+    uncounted = counts.get("uncounted", {})
+    if Counter(uncounted) - Counter(counts["bad"]):
+        raise form.damage(source, "more damage of unknown size than bad records")
+    unread = Unread.from_counts(counts["skipped"], counts["bad"], uncounted)
     return Tally(metadata["topology"], counts["outcome"], counts["partition"], timeline, unread, groups)
 
 

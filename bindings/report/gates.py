@@ -165,7 +165,7 @@ def _check_bad(limit: Quota | None, records: Records) -> Iterator[Gate]:
     """Yield the gate of unreadable records; where nobody can count them all, no percentage below 100 is kept."""
     bad = records.unread.bad_records
     is_kept = limit is not None and limit.allows(bad, records.read)  # each more that is bad makes the share larger
-    if limit is not None and is_kept and limit.percent and limit.number < 100 and records.unread.has_uncounted:
+    if limit is not None and is_kept and limit.percent and limit.number < 100 and records.unread.uncounted:
         message = (
             f"bad records: at least {bad:,} of {count_noun(records.read, 'record')}; some damage costs an "
             f"unknown number, so nobody knows whether it is at most {limit}"

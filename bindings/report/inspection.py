@@ -85,7 +85,7 @@ def _window(inspection: Inspection) -> str:
 def format_bad(unread: Unread) -> Iterator[str]:
     """Yield the reasons why records are bad, the number of records of each reason, and a few positions."""
     for reason, count in unread.bad.most_common(REASONS):
-        yield f"bad: {count:,}: {escape_line(reason)}"
+        yield f"bad: {count:,}: {escape_line(unread.explain(reason))}"
         for bad in unread.samples[reason]:
             drawing = draw_bad(bad).splitlines()[1:]
             sample = f": {escape_line(bad.sample.decode('utf-8', 'replace'))}" if bad.sample and not drawing else ""
@@ -129,7 +129,7 @@ def list_bad(unread: Unread, counts: Iterable[tuple[str, int]]) -> list[BadJson]
     """Return reasons and numbers of bad records with their samples."""
     return [
         {
-            "reason": reason,
+            "reason": unread.explain(reason),
             "records": count,
             "samples": [
                 {"source": bad.source, "offset": bad.offset, "sample": bad.sample.decode("utf-8", "replace")}

@@ -108,10 +108,11 @@ class _Reading:
 
 def explain_nothing(inspection: Inspection) -> str:
     """Return why an inspection has no records."""
-    if not inspection.unread.bad:
+    unread = inspection.unread
+    if not unread.bad:
         return "there are no records in it"
-    reason, count = inspection.unread.bad.most_common(1)[0]
-    return f"no record can be audited; of {count_noun(count, 'record')}: {reason}"
+    reason, count = unread.bad.most_common(1)[0]
+    return f"no record can be audited; of {count_noun(count, 'record')}: {unread.explain(reason)}"
 
 
 def _write_parquet(items: Iterator[Item], archive: Archive, target: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
@@ -135,7 +136,8 @@ def require_records(archive: Archive, account: Account, max_bad: int | None = No
     """
     if account.records:
         return
-    unread = account.unread.bad + account.unread.skipped
+    shown = Counter({account.unread.explain(reason): records for reason, records in account.unread.bad.items()})
+    unread = shown + account.unread.skipped
     if not unread:
         kind = TooManyBad if max_bad == 0 else NoRecords
         raise kind(f"{archive.path}: there are no records in it")

@@ -13,7 +13,6 @@ import os
 import pickle
 import tempfile
 from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -181,7 +180,7 @@ def check_bad(account: Account, allowed: int | None) -> None:
     first = account.unread.samples[reason][0]
     place = first.source if first.offset is None else f"at {first.offset} in {first.source}"
     such = f", such as that {place}" if place else ""
-    raise TooManyBad(f"more than {allowed:,} bad records{such}: {reason}")
+    raise TooManyBad(f"more than {allowed:,} bad records{such}: {account.unread.explain(reason)}")
 
 
 class _BadRecordFile:
@@ -274,7 +273,7 @@ def encode_account(account: Account) -> dict[str, Any]:
     }
     return {
         "records": span.messages, "first": span.first, "last": span.last, "untimed": account.untimed,
-        "skipped": dict(unread.skipped), "bad": bad,
+        "skipped": dict(unread.skipped), "bad": bad, "uncounted": dict(unread.uncounted),
         "kinds": [[*kind, *files] for kind, files in account.detected.kinds.items()],
         "others": account.detected.others,
     }  # fmt: skip
@@ -283,11 +282,12 @@ def encode_account(account: Account) -> dict[str, Any]:
 def decode_account(value: Mapping[str, Any]) -> Account:
     """Return the account that `encode_account` encoded. Raises ValueError, TypeError or KeyError for another value."""
     counts = [value["records"], value["untimed"], *dict(value["skipped"]).values()]
-    counts += [records for records, _ in dict(value["bad"]).values()]
+    bad = {reason: records for reason, (records, _) in value["bad"].items()}
+    uncounted = dict(value.get("uncounted", {}))  # earlier releases have none
+    counts += [*bad.values(), *uncounted.values()]
     times = [value["first"], value["last"]]
     if not all(type(count) is int and count >= 0 for count in counts) or not {*map(type, times)} <= {int, NoneType}:
         raise ValueError("a count or a time that is none")
-    bad = Counter({reason: records for reason, (records, _) in value["bad"].items()})
     samples = {
         reason: tuple(
             [
@@ -301,7 +301,7 @@ def decode_account(value: Mapping[str, Any]) -> Account:
     detected = Detected(others=[(str(archive), str(path)) for archive, path in value.get("others", ())])
     for *kind, files, first in value.get("kinds", ()):
         detected.add(FileKind(*map(str, kind)), str(first), int(files))
-    return Account(span, value["untimed"], Unread(Counter(value["skipped"]), bad, samples), detected)
+    return Account(span, value["untimed"], Unread.from_counts(value["skipped"], bad, uncounted, samples), detected)
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -201,7 +201,7 @@ def format_traffic(traffic: ReroutedTraffic) -> Iterator[str]:
     if traffic.to_unknown:
         yield f"  {traffic.to_unknown:,} of them to exchanges that the topology lacks, refused before and after"
     for reason, number in traffic.unread.bad.most_common(REASONS):
-        yield f"  not read: {count_noun(number, 'record')}: {reason}"
+        yield f"  not read: {count_noun(number, 'record')}: {traffic.unread.explain(reason)}"
     if len(traffic.unread.bad) > REASONS:
         others = traffic.unread.bad_records - sum(number for _, number in traffic.unread.bad.most_common(REASONS))
         yield f"  not read: {count_noun(others, 'record')} for other reasons"

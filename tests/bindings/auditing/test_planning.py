@@ -128,7 +128,7 @@ def account_of(rng: Random) -> Account:
         account.add(build_batch(records))
     for _ in range(rng.randrange(6)):
         account.add(Skipped(rng.choice("ab"), rng.randrange(1, 3)))
-        account.add(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x"))
+        account.add(Bad(rng.choice("fg"), rng.randrange(99), rng.choice("ab"), b"x", rng.choice((1, None))))
     return account
 
 
@@ -164,13 +164,16 @@ def test_the_number_of_reasons_is_bounded() -> None:
 @given(st.lists(st.integers(0, REASONS + 30), max_size=400), st.integers(0, 400), st.integers(0, 400))
 def test_accounts_with_too_many_reasons_add(reasons: list[int], first: int, second: int) -> None:
     """Those that come first in the alphabet are kept, however an archive is divided."""
-    bad = [Bad("f", place, f"reason {number:03}") for place, number in enumerate(reasons)]
+    bad = [
+        Bad("f", place, f"reason {number:03}", records=1 if place % 3 else None) for place, number in enumerate(reasons)
+    ]
     first, second = sorted((first, second))
     whole, *parts = (
         sum_of(listed) for listed in (bad, bad[second:], bad[:first], bad[first:second])
     )  # in another order than in the archive
     assert parts[0] + parts[1] + parts[2] == parts[0] + (parts[1] + parts[2]) == whole
     assert whole.unread.bad_records == len(bad)
+    assert whole.unread.uncounted.total() == sum(each.records is None for each in bad)
 
 
 def sum_of(listed: list[Bad]) -> Account:

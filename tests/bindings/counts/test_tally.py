@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch, to_records
-from bindings.archive.sums import Span, Unread
+from bindings.archive.sums import UNKNOWN_LOSS, Span, Unread
+from bindings.auditing.local.tasks import Account, decode_account, encode_account
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays import rows
 from bindings.counts.columnar.arrays.hashing import hash_column
@@ -153,9 +154,28 @@ def test_a_tally_survives_a_table(seed: int, skipped: dict[str, int], bad: dict[
     rng = Random(seed)
     topology = topologies.topology(rng, LATEST_PROFILE)
     tally = tally_in_parts(Tallier(topology), records_for(rng, topology, 10), 100)
-    tally = replace(tally, unread=Unread(Counter(skipped), Counter(bad)), partitions={("q", None): 3, ("q", 0): 2})
+    uncounted = Counter({reason: records // 2 for reason, records in bad.items() if records > 1})
+    unread = Unread(Counter(skipped), Counter(bad), uncounted=uncounted)
+    tally = replace(tally, unread=unread, partitions={("q", None): 3, ("q", 0): 2})
     assert decode_tally(build_table(tally)) == tally
     assert tally.read == tally.messages + sum(skipped.values()) + sum(bad.values())
+
+
+def test_damage_of_unknown_size_is_known_from_the_texts_of_earlier_releases() -> None:
+    """They ended its reasons with `UNKNOWN_LOSS`, in tallies, and in accounts without ``uncounted``."""
+    older = Unread(bad=Counter({"damaged": 40, f"damaged{UNKNOWN_LOSS}": 2, "torn": 1}))
+    newer = Unread(bad=Counter({"damaged": 42, "torn": 1}), uncounted=Counter({"damaged": 2}))
+    assert decode_tally(build_table(Tally("", unread=older))).unread == newer
+    document = encode_account(Account(unread=older))
+    del document["uncounted"]
+    assert decode_account(document).unread == newer
+    assert [newer.explain(reason) for reason in newer.bad] == [f"damaged{UNKNOWN_LOSS}", "torn"]
+
+
+def test_no_tally_has_more_damage_of_unknown_size_than_bad_records() -> None:
+    table = build_table(Tally("", unread=Unread(bad=Counter({"a": 1}), uncounted=Counter({"a": 2}))))
+    with pytest.raises(InputError, match="more damage of unknown size"):
+        decode_tally(table)
 
 
 def test_a_tally_survives_a_file(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def show_head(view: ReportView) -> Iterator[RenderableType]:
     yield grid
     unread = report.audited.records.unread
     for reason, count in sorted(unread.bad.items(), key=lambda item: (-item[1], item[0]))[: view.listed]:
-        yield indent(Text(f"bad: {count:,}: {clip_line(reason, LONGEST)}"), 2)
+        yield indent(Text(f"bad: {count:,}: {clip_line(unread.explain(reason), LONGEST)}"), 2)
         for bad in unread.samples.get(reason, ())[:1]:
             drawing = draw_bad(bad)
             sample = drawing or f": {clip_line(bad.sample.decode('utf-8', 'replace'), LONGEST)}"

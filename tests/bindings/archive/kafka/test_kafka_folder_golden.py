@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bindings.archive.sums import UNCOUNTED
+from bindings.archive.sums import UNKNOWN_LOSS
 from tests.recorders import golden
 from tests.recorders.kafka_folder import VERSIONS
 from tests.support.documented import fields_of, words_of
@@ -124,7 +124,7 @@ def test_what_is_damaged_is_reported_and_the_rest_is_shown(folder: Path) -> None
         "it has another number of entries than it states", "no checkpoint of version 0", "its version 257 is not known",
         "its checksum is wrong", "it ends in the middle of a transaction", "a record batch whose checksum is wrong",
     ):  # fmt: skip
-        assert reason in {each.removesuffix(UNCOUNTED) for each in reasons}, reason
+        assert reason in {each.removesuffix(UNKNOWN_LOSS) for each in reasons}, reason
     assert [each["end_offset"] for topic in found["topics"] for each in topic["partitions"] if not topic["own"]] == [
         each["end_offset"] for topic in whole["topics"] for each in topic["partitions"] if not topic["own"]
     ]
