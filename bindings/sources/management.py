@@ -42,12 +42,11 @@ QUEUE: Final = "disable_stats=true&columns=name,vhost,exclusive"
 """What is asked of each queue."""
 MAX_LISTED_NAMES: Final = 3
 """Maximum number of exclusive queues that a message names."""
-HINTS: Final[Mapping[type[Exception], str]] = {
+HINTS: Final[Mapping[type[Exception] | tuple[type[Exception], ...], str]] = {
     TimeoutError: "; --timeout gives it more",
     ConnectionRefusedError: "; is it the management API's port, and is the plugin rabbitmq_management enabled?",
     ssl.SSLCertVerificationError: "; SSL_CERT_FILE names a file of authorities",
-    ConnectionError: " The management API is usually at port 15672, AMQP at 5672",
-    http.client.HTTPException: " The management API is usually at port 15672, AMQP at 5672",
+    (ConnectionError, http.client.HTTPException): " The management API is usually at port 15672, AMQP at 5672",
 }
 """Why there is no answer -> what to do about it; the first that fits."""
 EXAMPLE: Final = "http://HOST:15672 or http://HOST:15672/VHOST"
