@@ -50,10 +50,7 @@ def give_order(addresses: Sequence[str], order: Order, seconds: float, pipeline:
         return Result("", done=False, errors=unknown)
 
     def post(address: str) -> None:
-        try:
-            answer = ask(address, "POST", f"/{order}{query_for(pipeline)}", seconds)
-        except TimeoutError as error:
-            raise InputError(str(error)) from None
+        answer = ask(address, "POST", f"/{order}{query_for(pipeline)}", seconds)
         if answer.status != 202:
             raise InputError(f"{address}: {describe_refusal(answer)}")
 
@@ -91,7 +88,9 @@ def reload(addresses: Sequence[str], seconds: float, pipeline: str | None = None
     def post(address: str) -> tuple[int, str]:
         try:
             answer = ask(address, "POST", f"/reload{query_for(pipeline)}", seconds)
-        except TimeoutError:
+        except InputError as error:
+            if not isinstance(error.__cause__, TimeoutError):
+                raise
             return 202, f"not in effect after {seconds:g} s, and not refused: hashstar bridge status shows what waits"
         if answer.status not in (200, 202, 409):
             raise InputError(f"{address}: {describe_refusal(answer)}")

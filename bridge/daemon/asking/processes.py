@@ -141,15 +141,14 @@ def _read_addresses(path: Path) -> list[str]:
 
 
 def ask(address: str, method: str, path: str, seconds: float) -> HttpAnswer:
-    """Send a request to a process, and return its answer. Raises InputError, TimeoutError."""
+    """Send a request to a process, and return its answer. Raises InputError, due to TimeoutError if none has come."""
     request = urllib.request.Request(f"{address}{path}", method=method, headers={"X-Hashstar": "1"})  # noqa: S310  WEB
     try:
         return read_answer(request, seconds, STATUS_BYTES)
     except HttpFailure as error:
-        text = f"{address} {error}"
-        if isinstance(error.__cause__, TimeoutError):
-            raise TimeoutError(text) from None
-        raise InputError(f"{text}; does the bridge run, and is this what http says in its file?") from None
+        is_late = isinstance(error.__cause__, TimeoutError)
+        hint = "" if is_late else "; does the bridge run, and is this what http says in its file?"
+        raise InputError(f"{address} {error}{hint}") from error.__cause__
 
 
 def query_for(pipeline: str | None) -> str:
@@ -159,10 +158,7 @@ def query_for(pipeline: str | None) -> str:
 
 def read_process(address: str, seconds: float, pipeline: str | None = None) -> Process:
     """Return the state of a process, or of one pipeline of it. Raises InputError."""
-    try:
-        answer = ask(address, "GET", f"/status{query_for(pipeline)}", seconds)
-    except TimeoutError as error:
-        raise InputError(str(error)) from None
+    answer = ask(address, "GET", f"/status{query_for(pipeline)}", seconds)
     if answer.status != 200:
         raise InputError(f"{address}: {describe_refusal(answer)}")
     try:
