@@ -50,7 +50,7 @@ def write_asyncapi(definitions: Definitions, target: WriteTarget) -> Written:
     if target.name.endswith(".json"):
         return Written([json.dumps(document, ensure_ascii=False, indent=2), "\n"], writer.omissions.warnings)
     (text,) = write_documents([document])
-    excesses = [f"{each}; as JSON, to a file FILE.json, it is read" for each in find_excesses([document], [text])]
+    excesses = [f"{each}; as JSON, to a file FILE.json, it is read" for each in find_excesses([text])]
     return Written([text.removeprefix("---\n")], [*writer.omissions.warnings, *excesses])
 
 

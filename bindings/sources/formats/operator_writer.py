@@ -61,7 +61,7 @@ def write_operator(definitions: Definitions, target: WriteTarget) -> Written:
     objects = list(writer.objects(definitions))
     writer.omissions.rest(definitions, kept=find_kept_sections(definitions, SETTINGS))
     texts = list(write_documents(objects))
-    excesses = [f"{each}; write each virtual host by itself, with --vhost" for each in find_excesses(objects, texts)]
+    excesses = [f"{each}; write each virtual host by itself, with --vhost" for each in find_excesses(texts)]
     return Written(texts, [*writer.omissions.warnings, *excesses])
 
 

@@ -7,7 +7,7 @@ with YAML 1.1, which PyYAML constructs (``1:30`` is 90 there, ``2024-01-01`` a d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -121,26 +121,15 @@ def write_documents(documents: Iterable[Any]) -> Iterator[str]:
         )
 
 
-def find_excesses(documents: Iterable[Any], texts: Iterable[str]) -> Iterator[str]:
-    """Yield for which limits `parse_documents` refuses documents that were written as these texts."""
+def find_excesses(texts: Collection[str]) -> Iterator[str]:
+    """Yield for which limits `parse_documents` refuses what `write_documents` has yielded."""
     if sum(map(len, texts)) > YAML_BYTES:
         yield f"hashstar reads no YAML of more than {YAML_BYTES >> 20} MiB, and this has more"
-    if any(count_items(each) > DOCUMENT_ITEMS for each in documents):
+    yaml = _library()
+    long = (text for text in texts if len(text) > DOCUMENT_ITEMS)  # an item has one character at least
+    counts = (sum(isinstance(each, yaml.NodeEvent) for each in _read_events(yaml, text)) for text in long)
+    if any(count > DOCUMENT_ITEMS for count in counts):
         yield f"hashstar reads no YAML with more than {DOCUMENT_ITEMS:,} items in one document, and this has more"
-
-
-def count_items(value: Any) -> int:
-    """Return the number of items of a value, as `parse_documents` counts them."""
-    items, left = 0, [value]
-    while left:
-        each = left.pop()
-        items += 1
-        if isinstance(each, dict):
-            items += len(each)
-            left.extend(each.values())
-        elif isinstance(each, list):
-            left.extend(each)
-    return items
 
 
 def _library() -> Any:
