@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -57,6 +58,8 @@ def read_topics(table: Table, key: Key[list[str]], topic: str | None) -> list[st
         topics = key.read(table)
         if not topics:
             table.keep(table.error(key.name, 'there is none; write topics = ["..."]'))
+        for each in [each for each, times in Counter(topics).items() if times > 1]:
+            table.keep(table.error(key.name, f"names {each!r} twice"), each)
         return topics
     if table.has(key.name):
         table.keep(table.error(key.name, "is given beside topic; write one of them"))

@@ -46,7 +46,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
     for each in dict.fromkeys(topics):
         with _keeping(table, keys.TOPICS if topic is None else keys.TOPIC, each):
             (check_pattern if each.startswith("^") else check_topic)(each)
-    keys.REPLY_TOPICS.read(table)  # for `caller_target`
+    replies = bool(keys.REPLY_TOPICS.read(table))  # the topics are for `caller_target`
     until_end, transactional = keys.UNTIL_END.read(table), keys.TRANSACTIONAL.read(table)
     is_share = keys.GROUP_TYPE.read(table) == "share"
     settings = read_settings(url, table, {"group.id": keys.GROUP.read(table, f"hashstar-{name}")})
@@ -57,7 +57,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
         if patterns := [each for each in topics if each.startswith("^")]:
             text = f"{patterns[0]!r} is a pattern, and a share group reads topics by name only"
             table.keep(table.error((keys.TOPICS if topic is None else keys.TOPIC).name, text))
-        return _build_share_source(name, settings, topics, table, policy)
+        return _build_share_source(name, settings, topics, table, policy, replies=replies)
     made = KafkaSource(
         name,
         settings,
@@ -67,7 +67,7 @@ def source(name: str, url: str, table: Table, policy: Policy) -> TopicSource:
         window_bytes=policy.window_bytes,
         transactional=transactional,
     )
-    check_settings(table, made, settings)
+    check_settings(table, made, settings, for_both=replies)
     return made
 
 
@@ -84,7 +84,13 @@ NO_OFFSETS: Final = 'a share group has no offsets; take it away, or write group_
 
 
 def _build_share_source(
-    name: str, settings: Callable[[], dict[str, Any]], topics: Sequence[str], table: Table, policy: Policy
+    name: str,
+    settings: Callable[[], dict[str, Any]],
+    topics: Sequence[str],
+    table: Table,
+    policy: Policy,
+    *,
+    replies: bool,
 ) -> TopicSource:
     """Build the source whose ``group_type`` is ``share``."""
     if not hasattr(confluent_kafka, "ShareConsumer"):
@@ -107,7 +113,7 @@ def _build_share_source(
         rate=policy.rate,
         one_at_a_time=policy.one_at_a_time,
     )
-    check_settings(table, made, settings)
+    check_settings(table, made, settings, for_both=replies)
     return made
 
 
@@ -152,5 +158,5 @@ def caller_target(name: str, url: str, table: Table) -> tuple[KafkaTarget, froze
             check_topic(topic)
     settings = read_settings(url, table)
     made = KafkaTarget(name, settings, {topic: TopicDestination(topic) for topic in topics})
-    check_settings(table, made, settings)
+    check_settings(table, made, settings, for_both=True)
     return made, frozenset(topics)

@@ -47,8 +47,6 @@ def source(name: str, url: str, table: Table, policy: Policy) -> RocketmqSource:
         except InputError as error:
             table.keep(table.error(key, str(error)), each)
             continue
-        if any(encoded == other.topic for other in subscriptions):
-            table.keep(table.error(key, f"names {each!r} twice"), each)
         subscriptions.append(_subscription(encoded, tags, sql, table))
     for subscription in subscriptions[:1]:
         warn_of_bars(table, keys.SUBSCRIPTION.name, subscription.tags)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -48,6 +50,9 @@ MEANT: Final[Mapping[str, str]] = {
     "transactional.id": keys.TRANSACTIONAL_ID.name,
 }
 """Setting of librdkafka -> the key that it follows from, where there is one."""
+
+IGNORED: Final = re.compile(r"is a (producer|consumer) property and will be ignored")
+"""What librdkafka says of a setting that is for another kind of client."""
 
 QUIET: Final = logging.Logger("nobody")  # noqa: LOG001  it is for clients that are made and dropped, and has no parent
 """Logger of clients whose lines concern no one: those made to check their settings, and those that only ask."""
@@ -132,22 +137,53 @@ class OfflineClient(Protocol):
     def offline_settings(self) -> Mapping[str, Any]:
         """All settings of its client, without addresses and tokens."""
 
-    def make_offline(self) -> None:
-        """Make a client with these, and end it. Raises KafkaException or ValueError for settings that are wrong."""
+    def make_offline(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
+        """Make a client, and end it. Raises KafkaException or ValueError for settings that are wrong."""
 
 
-def check_settings(table: Table, endpoint: OfflineClient, given: Callable[[], Mapping[str, Any]]) -> None:
-    """Raise InputError with its key for settings that the endpoint overrides, and for those that contradict each other.
+def check_settings(
+    table: Table, endpoint: OfflineClient, given: Callable[[], Mapping[str, Any]], *, for_both: bool = False
+) -> None:
+    """Raise InputError with its key for settings that the endpoint overrides or ignores, and for contradictions.
 
-    ``given`` returns those that the endpoint was given.
+    ``given`` returns those that the endpoint was given. Those of a source that replies are ``for_both`` kinds of
+    clients, so that none is ignored.
     """
-    _refuse_overridden(table, describe_offline(given()), endpoint.offline_settings)
+    settings, own = endpoint.offline_settings, describe_offline(given())
+    _refuse_overridden(table, own, settings)
     try:
-        endpoint.make_offline()
+        ignored = _find_ignored(endpoint, settings)
     except (KafkaException, ValueError) as error:  # the latter of a share group's member
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error).rpartition("consumer: ")[2]
         key = next((key.name for key, name in FILES.items() if name in text), keys.LIBRDKAFKA.name)
         raise table.error(key, text) from None
+    if not ignored or for_both:
+        return
+    group = {name: settings[name] for name in ("group.id",) if name in settings}
+    for name in [
+        name for name in own if name not in group
+    ]:  # one by one: librdkafka may name a setting by another name
+        with suppress(KafkaException, ValueError):
+            if kind := _find_ignored(endpoint, {**group, name: own[name]}):
+                text = f"is for {kind}s, and would be ignored here; take it away"
+                table.keep(table.error(f"librdkafka.{name}", text, masked=True))
+
+
+class _IgnoredSettings(logging.Handler):
+    kind = ""
+    """``producer`` or ``consumer``, which a setting is for that the client ignores; "" if there is none."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if found := IGNORED.search(record.getMessage()):
+            self.kind = found[1]
+
+
+def _find_ignored(endpoint: OfflineClient, settings: Mapping[str, Any]) -> str:
+    """Return for which kind of client settings are that the endpoint's ignores; "" if there are none."""
+    logger, handler = logging.Logger("nobody"), _IgnoredSettings()  # noqa: LOG001  as `QUIET`
+    logger.addHandler(handler)
+    endpoint.make_offline(settings, logger)
+    return handler.kind
 
 
 def describe_offline(settings: Mapping[str, Any]) -> dict[str, Any]:

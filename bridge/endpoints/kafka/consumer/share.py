@@ -17,6 +17,7 @@ on the event loop's thread, except the last, its closing. What comes then is ign
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +31,6 @@ from bridge.aside import call_aside
 from bridge.client_errors import describe_unexpected
 from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding
 from bridge.endpoints.kafka.cluster.addresses import (
-    QUIET,
     Settings,
     read_current_settings,
 )
@@ -146,9 +146,9 @@ class ShareSource(TopicSource):
             "share.acknowledgement.mode": "explicit",
         }
 
-    def make_offline(self) -> None:
+    def make_offline(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         """Make a consumer and end it, without an address. Raises KafkaException or ValueError for wrong settings."""
-        ShareConsumer(self.offline_settings, logger=QUIET).close()
+        ShareConsumer(dict(settings), logger=logger).close()
 
     def meet(self, layout: BridgeLayout) -> None:
         queues = layout.topology.queues

@@ -8,6 +8,7 @@ the member stays in its group meanwhile.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from confluent_kafka import Consumer, KafkaException
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Delivery, Disconnected, EndOfStream, Finding, Misfit
 from bridge.endpoints.kafka.cluster.addresses import (
-    QUIET,
     Settings,
     is_new_protocol,
     read_current_settings,
@@ -110,9 +110,9 @@ class KafkaSource(TopicSource):
             **(TRANSACTIONAL if self.transactional else {}),
         }
 
-    def make_offline(self) -> None:
+    def make_offline(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         """Make a consumer and end it, without an address. Raises KafkaException for settings that are wrong."""
-        Consumer(self.offline_settings, logger=QUIET).close()
+        Consumer(dict(settings), logger=logger).close()
 
     @property
     def trouble(self) -> str | None:

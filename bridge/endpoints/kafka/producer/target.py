@@ -11,6 +11,7 @@ been raised since, it is asked for anew before such a message is judged.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
@@ -23,7 +24,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bridge.aside import call_aside
 from bridge.endpoint import BridgeLayout, Disconnected, Finding, Outgoing, Place, Receiver, Target
 from bridge.endpoints.kafka.cluster.addresses import (
-    QUIET,
     Settings,
     describe_offline,
     place_of,
@@ -188,9 +188,9 @@ class TopicTarget(Target, Generic[C]):
         """Return what makes records for these topics."""
         return RecordWriter(self._destinations, topics, self._turns)
 
-    def make_offline(self) -> None:
+    def make_offline(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
         """Make a producer and drop it, without an address. Raises KafkaException for settings that are wrong."""
-        Producer(self.offline_settings, logger=QUIET)
+        Producer(dict(settings), logger=logger).poll(0)  # which passes on what it has logged
 
     @property
     def trouble(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,35 @@ def test_a_setting_of_librdkafka_takes_effect_or_is_refused_with_its_key(tmp_pat
             continue
         with pytest.raises(InputError, match=rf"{re.escape(table)} librdkafka.{setting}: is set by .*{refused}"):
             read(tmp_path, edited)
+
+
+def test_a_setting_for_the_other_kind_of_client_is_refused_by_the_name_that_was_written(tmp_path: Path) -> None:
+    """The client ignores it, and warns in its log; a source that also replies has clients of both kinds."""
+    plain = edit_pair((HALF, "[targets"), ('some"]\ntransactional = true', 'some"]'))
+    share = edit_pair((HALF, 'group_type = "share"\n[targets'), ('some"]\ntransactional = true', 'some"]'))
+    sides = {
+        "producer": ("linger.ms", "queue.buffering.max.ms", "batch.size"),
+        "consumer": ("fetch.min.bytes", "fetch.wait.max.ms"),
+        "": ("socket.timeout.ms", "message.max.bytes"),
+    }
+    for text, (table, own), kind in product(
+        (plain, share, PAIR), (("[sources.orders]", "consumer"), ("[targets.copies]", "producer")), sides
+    ):
+        for name in sides[kind]:
+            edited = text.replace(table, f'{table}\nlibrdkafka = {{ "{name}" = 4000 }}')
+            if kind in ("", own):
+                read(tmp_path, edited)
+                continue
+            refusal = f"{re.escape(table)} librdkafka.{re.escape(name)}: is for {kind}s, and would be ignored here"
+            with pytest.raises(InputError, match=refusal):
+                read(tmp_path, edited)
+            if own == "consumer":
+                read(tmp_path, edited.replace(table, f'{table}\nreply_topics = ["replies"]'))
+
+
+def test_a_topic_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\[sources.orders\] topics: names 'orders' twice"):
+        read(tmp_path, edit_pair(('["orders"]', '["orders", "other", "orders"]')))
 
 
 def test_a_login_is_written_once_under_a_key_or_for_librdkafka(tmp_path: Path) -> None:
