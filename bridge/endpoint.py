@@ -260,7 +260,7 @@ class Source(Endpoint):
     transactional: bool = False
     """Whether a target reports to its system what is settled, in one transaction with what it writes."""
     condition: Callable[[Message], bool] | None = None
-    """Whether a message that its system sends is one of those that it was asked for; None: all are."""
+    """Whether a message that its system sends was asked for, as a filter may let others pass; None: all were."""
     takes_back: bool = False
     """Whether its system, once the source is closed, takes a moment to requeue what it had sent and is not settled."""
 

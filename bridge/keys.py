@@ -251,7 +251,7 @@ SECRET: Final[KeyForm[Secret | None]] = KeyForm(
 
 
 def accept_table(keys: Keys) -> KeyForm[Table | None]:
-    """Return the form of a table with these keys, which may be missing; whoever reads them refuses others."""
+    """Return the form of an optional table with these keys; the reader of the table refuses other keys."""
     return KeyForm(TABLE.read, keys.schema, keys)
 
 

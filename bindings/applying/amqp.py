@@ -156,7 +156,7 @@ class BrokerConnection:
         return self.call(what, lambda channel, done: channel._rpc(method, done, [_reply_to(name)]))
 
     def listen(self, seconds: float) -> None:
-        """Take what the broker sends of itself, until `wake` or for so many seconds. Raises what `call` raises."""
+        """Handle what the broker sends unasked, until `wake`, for at most ``seconds``. Raises what `call` raises."""
         if self._gone is not None:
             raise self._gone
         self._trouble, self._listens = None, True

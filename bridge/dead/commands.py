@@ -214,8 +214,8 @@ def _check_login(option: str, login: Path | None, place: str, url: str | None) -
 
 
 def _move(order: Order, path: Path, report: DeadReport, management: str | None, *, undo: bool, yes: bool) -> Replay:
-    """Publish dead letters again, or take that back, and return what was done. ``management`` is None where a look may
-    count as a delivery.
+    """Publish dead letters again, or take that back, and return what was done. ``management`` is None where reading
+    may count as a delivery.
     """
     from bridge.dead import replaying
     from bridge.dead.choices import Outcome

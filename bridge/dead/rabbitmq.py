@@ -70,7 +70,7 @@ async def peek(
 
 
 async def check_uncounted(url: str, queue: str, management: str | None) -> None:
-    """Raise InputError for a queue in which a look counts as a delivery, or may do so; also Disconnected.
+    """Raise InputError for a queue where reading may count as a delivery; also Disconnected.
 
     A queue that is not there has nothing to look at.
     """
@@ -86,7 +86,7 @@ async def check_uncounted(url: str, queue: str, management: str | None) -> None:
 
 
 async def _check_uncounted(connection: Connection, queue: str, kind: str, management: str | None) -> None:
-    """Raise InputError for a queue in which a look counts as a delivery, or may do so."""
+    """Raise InputError for a queue where reading may count as a delivery."""
     version = str(connection.server.get("version", ""))
     if kind != "quorum" or find_profile(version).lives.failures_are_limited:
         return

@@ -34,7 +34,7 @@ To: TypeAlias = Literal["queue", "exchange", "topic"]
 """Where messages are published again: to the queue or topic where they died first, or to the exchange as before."""
 
 REPLAY: Final = "x-hashstar-replay"
-"""Header of a message that was published again: the digest of the dead letter that it was."""
+"""Header of a message that was published again: the digest of its dead letter."""
 COUNTED: Final = frozenset({b"x-delivery-count", b"x-acquired-count"})
 """Headers that differ with each delivery."""
 ORIGIN: Final = "queue "
@@ -187,6 +187,6 @@ def digest(message: Message) -> str:
 
 
 def stamp(message: Message, identifier: str) -> Message:
-    """Return a message with the digest of the dead letter that it was."""
+    """Return a message with the digest of its dead letter."""
     content = get_content(message).with_header(REPLAY, identifier)
     return build_lazy_message(message.exchange, message.routing_key, content, message.body)

@@ -409,7 +409,7 @@ class Pump:
             self._route(inlet, [pending])
 
     async def _drain(self) -> None:
-        """Settle, for each source, all that it was sent, unless it is lost; within `Policy.drain` seconds."""
+        """Send each source the pending settlements, unless its connection is lost; within `Policy.drain` seconds."""
 
         async def drain(reading: InletReader) -> None:
             try:

@@ -1,6 +1,6 @@
-"""What is behind a name: schemes of addresses and endings of files, for all that go by them.
+"""Schemes of addresses and endings of file names, and what they stand for.
 
-Only errors and default forms go by an ending; what a file is, its content decides.
+An ending decides only the text of an error and the default form of output; what a file is, its content decides.
 """
 
 from __future__ import annotations

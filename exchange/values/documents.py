@@ -63,7 +63,7 @@ def with_underscores(words: Any) -> As:
 
 
 def by_name(kind: type[Enum], change: Callable[[str], str] = str.lower) -> As:
-    """Return how members of an Enum are written that go by their names, not by their values."""
+    """Return how an Enum is written whose members are encoded by name, not by value."""
     return As(lambda member: change(member.name), Literal[tuple(map(change, kind.__members__))])
 
 

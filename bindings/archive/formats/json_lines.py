@@ -137,7 +137,7 @@ def read_lines(
 
 
 def _read_line(line: bytes, path: str, place: int, rows: Rows, add: Add, *, last: bool = True) -> Iterator[Item]:
-    """Add the record of a line, or the records that follow each other on it; yield those that are none.
+    """Add the records of a line, one or several; yield what is on it and is no record.
 
     ``last``: it is the end of a line, which a file may lack.
     """

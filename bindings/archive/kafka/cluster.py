@@ -1,6 +1,6 @@
 """Read the topics of a KRaft cluster from its metadata: the log ``__cluster_metadata`` and its newest snapshot.
 
-A snapshot is a file of record batches, ``OFFSET-EPOCH.checkpoint``, with all that was so before that offset. The value
+A snapshot is a file of record batches, ``OFFSET-EPOCH.checkpoint``, with the state before that offset. The value
 of a record is the version of this frame, the kind of the record and its version as varints, and the record. Of the many
 kinds those are read that make and delete topics and partitions, or set features.
 """

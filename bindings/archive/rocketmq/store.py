@@ -110,7 +110,7 @@ class Store:
     in_database: tuple[str, ...]
     """What is in RocksDB and cannot be read: consume queues, config, timer."""
     lacks_library: bool
-    """Whether that is so because the library is missing."""
+    """Whether the reason is that the library is missing."""
     has_database_queues: bool
     """Whether queues were read from RocksDB: brokers keep their newest units in memory."""
     problems: tuple[Bad, ...]

@@ -56,7 +56,7 @@ class StreamConsumer(Protocol):
     """A consumer of a stream. It may deliver messages before the position, of the chunk that has it."""
 
     def receive(self, seconds: float) -> Sequence[StreamMessage]:
-        """Return messages that have arrived; wait up to so many seconds if there are none. Raises Lost."""
+        """Return messages that have arrived; wait for at most ``seconds`` if there are none. Raises Lost."""
         ...
 
     def catch_up(self) -> Sequence[StreamMessage]:
@@ -88,7 +88,7 @@ Connect: TypeAlias = Callable[[], AbstractContextManager[StreamBroker]]
 
 
 def find_message(broker: StreamBroker, stream: str, position: Position, seconds: float) -> StreamMessage | None:
-    """Return the first message from a position on; None if none comes in so many seconds."""
+    """Return the first message from a position on; None if none comes within ``seconds``."""
     log = broker.subscribe(stream, position, prefetch=1)
     try:
         while got := log.receive(seconds):

@@ -66,7 +66,7 @@ def plan_ranges(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def limit_ends(starts: Mapping[str, int], ends: Mapping[str, int], most: int | None) -> dict[str, int]:
-    """Return ends with at most so many offsets before them in all: of each stream, its share of what is there.
+    """Return the ends of ranges with ``most`` offsets at most in all; each stream gets its share of what is there.
 
     What division leaves goes to the streams with the largest remainders, so that the limit is used in full.
     """

@@ -125,7 +125,7 @@ class Planner:
         )
 
     def find_ends(self, start: Offsets, most: int | None = None) -> dict[str, Reached]:
-        """Return how far the next micro-batch reads: at most so many offsets, and ``start`` where there is no more.
+        """Return how far the next micro-batch reads: at most ``most`` offsets, and ``start`` where nothing is new.
 
         Raises InputError if a stream is gone, or began anew, unless data may be lost.
         """

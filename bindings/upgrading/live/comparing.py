@@ -87,7 +87,7 @@ class Shown:
     not_foretold: list[UnexpectedAnswer] = field(default_factory=list)
     """Answers that were not foretold: a refusal, another code or another text. The exit code is 1 if there are any."""
     messages: int = 0
-    """Number of messages that went where it was foretold."""
+    """Number of messages that were routed as predicted."""
     not_asked: int = 0
     """Number of calls and messages for which there was no time or room, or that cannot be asked."""
 

@@ -28,7 +28,7 @@ STATES: Final[dict[Order, Callable[[Process | PipelineStatus], bool]]] = {
     "drain": lambda each: each.drained,
     "resume": lambda each: not (each.paused or each.drained or each.draining),
 }
-"""What is asked for -> whether a process, or a pipeline, is so."""
+"""Order -> whether a process, or a pipeline, has carried it out."""
 DONE: Final[dict[Order, str]] = {"pause": "paused", "drain": "drained", "resume": "resumed"}
 
 
@@ -36,7 +36,7 @@ class Result(NamedTuple):
     """What has become of an order."""
 
     text: str
-    """What is so now, or what is missing; one line or several."""
+    """The state that was reached, or what is missing; one line or several."""
     done: bool
     errors: tuple[str, ...] = ()
     """Why processes could not be asked, one line each."""

@@ -260,11 +260,10 @@ def ask_all(addresses: Sequence[str], call: Callable[[str], T]) -> list[T | Inpu
 def wait_for(
     addresses: Sequence[str], holds: Callable[[Process | PipelineStatus], bool], seconds: float, pipeline: str | None
 ) -> tuple[Answers, bool]:
-    """Look at all processes until all of them are so, ``seconds`` at most; return the last look, and whether they are.
+    """Ask all processes until the condition holds for each, for at most ``seconds``; return answers, and if it holds.
 
-    Of several pipelines each must be so, or the one that is named.
-
-    A process may be away for a moment, as a worker that is started again.
+    Of several pipelines it must hold for each, or for the one that is named. A process may not answer for a moment,
+    as a worker that is started again.
     """
     until = time.monotonic() + seconds
     while True:

@@ -70,7 +70,7 @@ class Goal(NamedTuple):
         return (self.stored.value if isinstance(self.stored, Record) else self.stored.body) or b""
 
     def stamp(self, identifier: str) -> Goal:
-        """Return it with the digest of the dead letter that it was."""
+        """Return it with the digest of its dead letter."""
         if isinstance(self.stored, RocketMessage):
             return self._replace(stored=self.stored.with_property(REPLAY, identifier))
         headers = [*[each for each in self.stored.headers if each[0] != REPLAY], (REPLAY, identifier.encode())]

@@ -58,7 +58,7 @@ class GroupMember:
         self.name = name
         self._backlog = backlog
         self._is_drained = False
-        """Whether librdkafka had nothing the last time that it was asked for all that it has."""
+        """Whether the last poll for everything that librdkafka has fetched returned nothing."""
         self.assignment = PartitionAssignment(name, window, transactional=transactional)
         self._reasons = reasons
         self._paused: dict[tuple[str, int], TopicPartition] = {}
