@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from exchange.arrays.columns import Bytes, Column, Keys, Offsets, count_items, split_column
-from exchange.errors import InputError
+from exchange.arrays.columns import Bytes, Column, Offsets
 from exchange.partition.hashing import hashes
 from exchange.partition.hashing.java import string_hash
 
@@ -29,21 +28,6 @@ SMALL_BLOCK_KEYS: Final = 16
 
 LONG_CRC32: Final = 64
 """Mean length of keys, in bytes, above which zlib is faster key by key."""
-
-
-def hash_keys(hash_of: Callable[[Column], HashArray], keys: Keys) -> HashArray:
-    """Return one of the hashes below for each key, as unsigned integers; the hash of null has no meaning.
-
-    Raises InputError for keys that are not bytes, text that UTF-8 can encode, or None.
-    """
-    result = np.zeros(count_items(keys), U32)
-    start = 0
-    for piece in split_column(keys):
-        if not isinstance(piece, Column):
-            raise InputError("a key is not bytes, text that UTF-8 has a place for, or None")
-        result[start : start + piece.size] = hash_of(piece)
-        start += piece.size
-    return result
 
 
 def murmur2(column: Column) -> HashArray:

@@ -11,7 +11,7 @@ import pytest
 
 from exchange.errors import InputError, TextError
 from exchange.limits import PARTITIONS
-from exchange.partition.clients.rocketmq.queues import TopicRoute, list_proxy_queues, publish_queues, subscribe_queues
+from exchange.partition.clients.rocketmq.queues import TopicRoute, publish_queues, subscribe_queues
 from exchange.partition.partitioning.specification import Partitioning
 from exchange.partition.partitioning.strategies import STRATEGIES
 from exchange.partition.partitions import Partition, Partitions
@@ -139,8 +139,8 @@ def test_a_route_with_more_queues_than_any_topic_is_refused_before_they_are_list
     ordered = TopicRoute.from_json({**route(), "orderTopicConf": "a:2000000000"})
     static = TopicRoute.from_json({**route(), "topicQueueMappingByBroker": {"a": {"totalQueues": 2**31 - 1}}})
     for each, listing in [
-        (wide, publish_queues), (wide, subscribe_queues), (wide, list_proxy_queues), (ordered, publish_queues),
-        (ordered, list_proxy_queues), (static, publish_queues), (static, subscribe_queues),
+        (wide, publish_queues), (wide, subscribe_queues), (ordered, publish_queues),
+        (static, publish_queues), (static, subscribe_queues),
     ]:  # fmt: skip
         with pytest.raises(InputError, match="more than 200,000 queues"):
             listing(each)

@@ -128,26 +128,6 @@ def subscribe_queues(route: TopicRoute) -> Partitions:
     return _list_queues(sorted(set(queues), key=_order))
 
 
-def list_proxy_queues(route: TopicRoute) -> Partitions:
-    """Return the queues in which the proxy of RocketMQ 5 stores gRPC messages (`MessageQueueSelector.buildWrite`).
-
-    Here the queues of an order configuration are sorted, too, and their brokers need a master. Raises InputError where
-    there is no queue, or the proxy fails.
-    """
-    masters = _masters(route)
-    known = {data.broker for data in route.brokers}
-    used = {data.broker for data in route.queues if data.perm & (READ | WRITE)}
-    if route.order_topic_conf and route.order_topic_conf.strip():
-        counts = _parse_order(route.order_topic_conf)
-    else:
-        counts = [(data.broker, data.write_queues) for data in route.queues if data.perm & WRITE]
-    unknown = (used | {name for name, _ in counts}) - known
-    if unknown:
-        raise InputError(f"the route has no brokerData for {', '.join(sorted(unknown))}: the proxy fails to read it")
-    queues = _number_queues((Broker(name, _host_of(masters[name])), count) for name, count in counts if name in masters)
-    return _list_queues(sorted(set(queues), key=_order))
-
-
 def _host_of(address: str) -> str:
     """Return the host of an address, ``10.0.0.1:10911``: what a function of a user compares, as for Kafka's leaders."""
     return address.rpartition(":")[0].strip("[]") or address

@@ -71,9 +71,6 @@ class FaultUpdate(NamedTuple):
     reachable: bool = True
     latency: int | None = None
     """Latency in milliseconds; None: that of the try."""
-    of_last_broker: bool = False
-    """Whether the fault is recorded for the broker tried before, as in 4.0-4.9.2 when an asynchronous retry fails at
-    once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +188,8 @@ def proceed_async(
         retry = True
     else:
         retry = not too_much and outcome.exception != "InterruptedException"
-        fault = FaultUpdate(isolated=True, latency=3000, of_last_broker=True) if retry else None
+        # These releases of the client note it for the broker tried before, and not for the one that failed.
+        fault = FaultUpdate(isolated=True, latency=3000) if retry else None
     sending = sending._replace(thrown=outcome)
     if not retry or sending.tries > settings.retry_times_when_send_async_failed:
         return Next("throw", sending, outcome, fault=fault)

@@ -17,7 +17,6 @@ from exchange.partition.clients.rocketmq.queues import (
     QueueMapping,
     TopicRoute,
     group_by_broker,
-    list_proxy_queues,
     publish_queues,
     subscribe_queues,
 )
@@ -78,12 +77,6 @@ def test_a_consumers_queues_are_those_the_client_listed(name: str) -> None:
     assert ours == [names or [] for names in answers["subscribe"]]
 
 
-def test_the_proxys_queues_are_those_it_listed() -> None:
-    answers = golden.read("rocketmq-select-proxy")
-    ours = [listed(list_proxy_queues, TopicRoute.from_json(json.loads(text))) for text in ROUTES]
-    assert ours == [names or [] for names in answers["lists"]]
-
-
 MASTER = ((0, "10.0.0.1:10911"),)
 SLAVE = ((1, "10.0.0.2:10911"),)
 
@@ -115,7 +108,6 @@ def test_a_lost_master_shortens_a_producers_list_and_not_a_consumers() -> None:
 def test_an_order_configuration_keeps_the_list_and_its_own_order() -> None:
     ordered = route(A, B, lost=("a",), order="b:2;a:2")
     assert names_of(publish_queues(ordered)) == ["b:0", "b:1", "a:0", "a:1"]
-    assert names_of(list_proxy_queues(ordered)) == ["b:0", "b:1"]
 
 
 def test_permissions_say_who_sees_a_broker() -> None:
@@ -146,8 +138,6 @@ def test_no_queue_is_an_error() -> None:
         publish_queues(TopicRoute())
     with pytest.raises(InputError, match="twice"):
         publish_queues(route(A, order="a:1;a:1"))
-    with pytest.raises(InputError, match="no brokerData for a"):
-        list_proxy_queues(TopicRoute((A,)))
 
 
 @pytest.mark.parametrize(

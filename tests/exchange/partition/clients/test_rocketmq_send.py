@@ -174,7 +174,7 @@ def async_next(
         ("5.2.0", TOO_MUCH, False, "try", FaultUpdate(True)),
         ("5.3.0", TOO_MUCH, False, "throw", FaultUpdate(True)),
         # invokeAsync itself throws: 4.0-4.9.2 catch it in onExceptionImpl, later ones in sendMessageAsync.
-        ("4.9.2", REFUSED, True, "try", FaultUpdate(True, latency=3000, of_last_broker=True)),
+        ("4.9.2", REFUSED, True, "try", FaultUpdate(True, latency=3000)),
         ("4.9.2", TOO_MUCH, True, "throw", None),
         ("4.9.2", Thrown("InterruptedException"), True, "throw", None),
         ("4.9.3", TOO_MUCH, True, "try", FaultUpdate(True)),
