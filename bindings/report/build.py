@@ -133,13 +133,13 @@ def build_report(
         {use.queue: use for use in uses.queues},
         uses.alternates,
     )
-    missing = tuple(dict.fromkeys((*find_unread(topology), *(() if comparison is None else comparison.missing))))
+    unread = tuple(dict.fromkeys((*find_unread(topology), *(() if comparison is None else comparison.unread))))
     others = find_others(tally.groups, topology)
     gates = check_gates(settings, summary, records, exchanges, queues, ignored, verification, comparison, others)
     audited = Audited(
         sources.topology, topology.vhost, topology.profile.name, tally.topology, len(topology.exchanges),
         len(topology.queues), len(bindings), sources.archives, sources.tallies, records, window,
-        totals.messages - timed, sources.since, sources.until, missing, _list_caveats(topology, comparison),
+        totals.messages - timed, sources.since, sources.until, unread, _list_caveats(topology, comparison),
         bool(tally.groups), others,
     )  # fmt: skip
     report = Report(
@@ -160,8 +160,8 @@ def build_report(
         ]),
         timeline=timeline,
         flow=tuple(_build_flow(groups, topology)),
-        findings=add_evidence(findings, traffic, is_whole=not missing),
-        gates=(*gates, refuse_unread(missing)) if gates and missing else gates,
+        findings=add_evidence(findings, traffic, is_whole=not unread),
+        gates=(*gates, refuse_unread(unread)) if gates and unread else gates,
         ignored=ignored,
         stale_days=settings.stale_days,
         precision=settings.precision,

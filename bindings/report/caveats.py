@@ -39,10 +39,10 @@ def list_caveats(report: Report) -> Iterator[str]:
     audited, totals = report.audited, report.summary.totals
     records = audited.records
     yield from (f"{each}." for each in audited.unknown)
-    if audited.missing:
-        listed = list_some([str(each) for each in audited.missing], MAX_NAMED_PATHS)
+    if audited.unread:
+        listed = list_some([str(each) for each in audited.unread], MAX_NAMED_PATHS)
         yield (
-            f"{format_not_proved(audited.missing).capitalize()} of the topology: {listed}. So a binding that seems "
+            f"{format_not_proved(audited.unread).capitalize()} of the topology: {listed}. So a binding that seems "
             "dead may be reached, and a message that seems unroutable may get to a queue, by a part that is missing."
         )
     if not totals.messages:

@@ -84,7 +84,7 @@ class Audited(NamedTuple):
     since: Time | None = None
     """Start, inclusive, of the window that the user asked for; ``until`` is its end, exclusive."""
     until: Time | None = None
-    missing: tuple[UnreadPart, ...] = ()
+    unread: tuple[UnreadPart, ...] = ()
     """Parts of the topology, and of the one to compare with, that were not read."""
     unknown: tuple[str, ...] = ()
     """Which releases are newer than all that are known here, and by whose rules they are judged."""
@@ -136,7 +136,7 @@ class Compared(NamedTuple):
     """Name of its source."""
     fingerprint: str
     changes: Changes
-    missing: tuple[UnreadPart, ...] = ()
+    unread: tuple[UnreadPart, ...] = ()
     """Parts of it that were not read."""
     caveat: str = ""
     """Why the rules are not those of its release; "" if they are."""

@@ -326,7 +326,7 @@ def test_each_output_about_a_topology_with_an_unread_part_says_so(tmp_path: Path
         for form in forms:
             stdout = CliRunner().invoke(hashstar, [*command.split(), *given, *form]).stdout
             words = " ".join(stdout.lower().replace("%3a", ":").split())
-            listed = ('"unread": [{', '"missing": [{') if form == ("json",) or command == "route" else ()
+            listed = ('"unread": [{',) if form == ("json",) or command == "route" else ()
             packed = words.replace("[ {", "[{")
             if not any(each in packed for each in ("not proved: 1 part was not read", *listed)):
                 silent.append((command, form, stdout))

@@ -105,7 +105,7 @@ def _window(audited: Audited) -> WindowJson:
 document(
     "AuditedJson",
     "topology = TopologyJson(source = topology, vhost, profile, fingerprint, exchanges, queues, bindings), archives, "
-    "tallies, selection = SelectionJson(since, until), window, records, missing",
+    "tallies, selection = SelectionJson(since, until), window, records, unread",
     window=_window,
 )(Audited)
 

@@ -35,9 +35,9 @@ def to_junit(report: Report) -> bytes:
     suites.append(Suite(GATES, list(map(_gate_case, report.gates))))
     if report.audited.unknown:
         suites.append(Suite("release", [Case("rules", skipped=" ".join(report.audited.unknown))]))
-    if report.audited.missing:
-        reason = format_not_proved(report.audited.missing)
-        suites.append(Suite("not read", [Case(str(part), skipped=reason) for part in report.audited.missing]))
+    if report.audited.unread:
+        reason = format_not_proved(report.audited.unread)
+        suites.append(Suite("not read", [Case(str(part), skipped=reason) for part in report.audited.unread]))
     return to_xml(suites, "hashstar.audit", format_time(report.made).partition(".")[0].removesuffix("Z"))
 
 

@@ -23,6 +23,7 @@ function partLink(kind, name, longest) {
 function showRoute(place, route, before) {
   place.replaceChildren(
     verdictOf(route),
+    ...unreadOf(route),
     el('ul', { class: 'queues' }, route.queues.slice(0, MOST_SHOWN).map((name) => queueItem(name, route, before)), andMore(route.queues, 'queue')),
     ...lostTo(route, before),
     el('ol', { class: 'hops' }, route.hops.slice(0, MOST_SHOWN).map((hop) => hopItem(hop)), andMore(route.hops, 'exchange')),
@@ -41,6 +42,20 @@ function verdictOf(route) {
     return el('p', { class: 'outcome' }, 'Undecided: what ', names, ' does is not known here');
   }
   return el('p', { class: 'outcome unroutable' }, 'Unroutable: dropped, or returned to a publisher that set mandatory');
+}
+
+/** Which parts of the topology were not read: by them the message may go elsewhere, too. */
+function unreadOf(route) {
+  const parts = route.unread || [];
+  if (!parts.length) return [];
+  return [
+    el(
+      'details',
+      { class: 'unread' },
+      el('summary', {}, 'Not proved: ' + plural(parts.length, 'part') + (parts.length === 1 ? ' was' : ' were') + ' not read'),
+      el('ul', {}, parts.slice(0, MOST_SHOWN).map((each) => el('li', {}, each.where + ': ' + each.text)), andMore(parts, 'part')),
+    ),
+  ];
 }
 
 function queueItem(name, route, before) {

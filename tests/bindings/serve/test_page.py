@@ -215,6 +215,17 @@ def test_what_is_not_known_is_neither_reached_nor_missed(page: Browser, tmp_path
         no_errors(page)
 
 
+def test_parts_that_were_not_read_are_named_below_the_verdict(page: Browser, tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    names: dict[str, list[object]] = {name: [] for name in ("vhosts", "exchanges", "queues", "bindings")}
+    part.write_text(json.dumps({**names, "vhosts": [{"name": "/"}], "queus": [{"name": "q"}]}))
+    with serve_here(part) as served:
+        show(page, served, exchange="amq.topic", key="gone")
+        assert text_of(page, "#route .unread summary") == "Not proved: 1 part was not read"
+        assert "queus" in page.evaluate("document.querySelector('#route .unread ul').textContent")
+        no_errors(page)
+
+
 def test_a_draft_changes_the_route_and_names_what_is_lost_and_gained_but_not_the_file(
     page: Browser, tmp_path: Path
 ) -> None:
