@@ -15,10 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bindings.archive.inspection import Account
 from bindings.archive.names import escape
 from bindings.archive.record import Record, build_batch, to_records
 from bindings.archive.sums import UNKNOWN_LOSS, Span, Unread
-from bindings.auditing.local.tasks import Account, decode_account, encode_account
+from bindings.auditing.local.tasks import decode_account, encode_account
 from bindings.counts.columnar import counting
 from bindings.counts.columnar.arrays import rows
 from bindings.counts.columnar.arrays.hashing import hash_column
