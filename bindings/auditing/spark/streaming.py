@@ -86,32 +86,38 @@ class Update(NamedTuple):
 
 LATE: Final = "Python worker failed to connect back"
 """Words of Spark's error if a Python that it starts for the source does not answer in 10 s; no setting changes that."""
-STARTS: Final = 5
-"""Maximum number of starts of the query, for that reason, between two micro-batches."""
+PATIENCE: Final = 600.0
+"""Time for which the query is started again for that reason, without a micro-batch in between, in seconds."""
 
 
 class Following:
     """A running audit; it continues in the background until it is stopped or the session ends."""
 
-    def __init__(self, start: Callable[[], StreamingQuery], batches: _BatchCounter, begun: str | None) -> None:
+    def __init__(
+        self,
+        start: Callable[[], StreamingQuery],
+        batches: _BatchCounter,
+        begun: str | None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.query = start()
         self.begun: str | None = begun
         """For a new epoch, a notice about it for the user; else None."""
         self._start = start
         self._batches = batches
-        self._starts = 1
-        self._counted = 0
-        """Number of micro-batches at the last start."""
+        self._clock = clock
+        self._late: tuple[int, float] | None = None
+        """Number of micro-batches when a Python was `LATE`, and when that was first so with this number."""
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait up to ``seconds`` for the end; return whether the audit has ended. Raises the failure that ended it.
 
         A query that ended because a Python was `LATE` is started again, and continues with the next micro-batch.
         """
-        begun = monotonic()
+        begun = self._clock()
         while True:
             # Spark waits for ever at 0, and accepts fractions.
-            left = None if seconds is None else max(begun + seconds - monotonic(), 0.001)
+            left = None if seconds is None else max(begun + seconds - self._clock(), 0.001)
             try:
                 ended = self.query.awaitTermination(left)  # type: ignore[arg-type]
                 return left is None or bool(ended)
@@ -122,15 +128,17 @@ class Following:
                 self._start_again(failure)
 
     def _start_again(self, error: Exception) -> None:
-        if self._batches.counted > self._counted:
-            self._starts, self._counted = 0, self._batches.counted
-        if self._starts == STARTS:
+        counted, now = self._batches.counted, self._clock()
+        minutes = f"{PATIENCE / 60:.0f} minutes"
+        if self._late is None or self._late[0] != counted:
+            self._late = counted, now
+            log.warning("Spark's Python did not answer within 10 seconds; the query is started again, for %s", minutes)
+        elif now - self._late[1] >= PATIENCE:
             raise InputError(
-                f"Spark started a Python {STARTS} times, and none answered within 10 seconds: the machine is overloaded"
+                f"Spark started a Python again and again for {minutes}, and none answered within 10 seconds, which no "
+                "setting changes: the machine is overloaded; what was counted is kept, and the same command continues"
             ) from error
-        self._starts += 1
         self._batches.failure = None
-        log.warning("Spark's Python was late, so the query is started again")
         self.query = self._start()
 
     def stop(self) -> None:

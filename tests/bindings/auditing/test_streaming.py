@@ -8,14 +8,14 @@ import sys
 import time
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from bindings.auditing.local.run import Pass
 from bindings.auditing.local.selection import Selection
 from bindings.auditing.local.studies import CoverageStudy
-from bindings.auditing.spark.streaming import LATE, STARTS, Following, Update, follow
+from bindings.auditing.spark.streaming import LATE, PATIENCE, Following, Update, follow
 from exchange import InputError, Queue, Topology
 from tests.bindings.auditing.test_growth import LINE, counts
 from tests.support.archives.growing import STUDY, count_at_once, make_growing_files
@@ -47,18 +47,6 @@ def test_the_running_sum_equals_that_of_the_whole_archive(seed: int, spark: Spar
     assert sum(update.records for update in updates) == total.account.read
 
 
-class Query:
-    """A query of a Spark on a machine so busy that a Python is not there in time."""
-
-    def __init__(self, outcome: str | None) -> None:
-        self._outcome = outcome
-
-    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  as Spark spells it
-        if self._outcome is not None:
-            raise RuntimeError(f"[STREAM_FAILED] Query terminated with exception: {self._outcome}")
-        return True
-
-
 class Batches:
     """What was counted."""
 
@@ -66,31 +54,68 @@ class Batches:
     counted = 0
 
 
-def following_of(*outcomes: str | None) -> tuple[Following, list[Query]]:
-    """Return an audit whose queries end with these errors, one after the other, and the queries not yet started."""
-    queries = [Query(outcome) for outcome in outcomes]
-    return Following(lambda: queries.pop(0), Batches(), None), queries  # type: ignore[arg-type,return-value]
+class Busy:
+    """A Spark on a machine so busy that a Python is not there in time, with a clock of its own.
+
+    Its queries end one after the other with these outcomes: what Spark says after 10 seconds; None is a good end. A
+    number instead is that of micro-batches which a query counts before its Python is late.
+    """
+
+    def __init__(self, *outcomes: str | int | None) -> None:
+        self.batches = Batches()
+        self.left = list(outcomes)
+        self.now = 0.0
+        self.following = Following(lambda: self, self.batches, None, lambda: self.now)  # type: ignore[arg-type,return-value]
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  as Spark spells it
+        self.now += 10
+        outcome = self.left.pop(0)
+        if outcome is None:
+            return True
+        if isinstance(outcome, int):
+            self.batches.counted += outcome
+            outcome = LATE
+        raise RuntimeError(f"[STREAM_FAILED] Query terminated with exception: {outcome}")
+
+
+OFTEN: Final = int(PATIENCE / 10)
 
 
 @pytest.mark.parametrize("seconds", [None, 60])
 def test_a_query_whose_python_was_late_is_started_again(seconds: float | None) -> None:
-    following, queries = following_of(LATE, LATE, None)
-    assert following.wait(seconds)
-    assert queries == []
+    busy = Busy(LATE, LATE, None)
+    assert busy.following.wait(seconds)
+    assert busy.left == []
+
+
+def test_a_query_is_started_again_for_ten_minutes_and_that_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    busy = Busy(*[LATE] * OFTEN, None)
+    assert busy.following.wait()
+    assert [record.message.partition("; ")[2] for record in caplog.records] == [
+        "the query is started again, for 10 minutes"
+    ]
 
 
 def test_a_query_is_not_started_for_ever() -> None:
-    following, queries = following_of(*[LATE] * STARTS, None)
-    with pytest.raises(InputError, match="5 times"):
-        following.wait()
-    assert len(queries) == 1
+    busy = Busy(*[LATE] * (OFTEN + 1), None)
+    with pytest.raises(InputError, match=r"for 10 minutes, and none answered .* the same command continues$"):
+        busy.following.wait()
+    assert busy.left == [None]
+
+
+def test_a_micro_batch_begins_the_ten_minutes_anew() -> None:
+    busy = Busy(*[LATE] * OFTEN, 1, *[LATE] * (OFTEN - 1), None)
+    with pytest.raises(InputError, match="for 10 minutes"):
+        Busy(*[LATE] * OFTEN, 0, None).following.wait()
+    assert busy.following.wait()
+    assert busy.left == []
 
 
 def test_a_query_that_fails_otherwise_is_not_started_again() -> None:
-    following, queries = following_of("out of disk", None)
+    busy = Busy("out of disk", None)
     with pytest.raises(RuntimeError, match="out of disk"):
-        following.wait()
-    assert len(queries) == 1
+        busy.following.wait()
+    assert busy.left == [None]
 
 
 KILLED = """
