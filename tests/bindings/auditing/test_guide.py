@@ -14,7 +14,7 @@ from tests.support.pages import ROOT, blocks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-[COUNTED, ROUTED] = [
+[COUNTED, ROUTED, SKETCHED] = [
     block.text
     for block in blocks(ROOT / "docs" / "audit.md")
     if block.language == "python" and "spark.read." in block.text
@@ -39,7 +39,10 @@ def test_the_snippets_of_the_guide_count_and_route_a_table(
     monkeypatch.chdir(tmp_path)
     exec(COUNTED, {"spark": spark})  # noqa: S102 - our own page
     assert "messages=3" in capsys.readouterr().out
-    exec(ROUTED, {"spark": spark})  # noqa: S102 - our own page
+    names = {"spark": spark}
+    exec(ROUTED, names)  # noqa: S102 - our own page
     printed = capsys.readouterr().out
     assert "|documents| NULL|    1|" in printed
     assert "audit" in printed
+    exec(SKETCHED, names)  # noqa: S102 - our own page
+    assert "|lost-and-found|            1|" in capsys.readouterr().out
