@@ -1,13 +1,14 @@
-"""The report is the same to the last count, however many processes count it, and wherever the messages are.
+"""The report is the same to the last count, whoever counts it, and wherever the messages are.
 
 The same messages are in files, in S3, and in tables of Delta Lake and Iceberg with removed files and a column that was
-added.
+added. They are counted by processes, and by Spark: of this machine, on a standalone cluster, by Spark Connect, on YARN.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-import bindings
-from bindings.report.forms import FORMS
 from bridge.cli import hashstar
 from tests.bindings.auditing.test_cluster import DEFINITIONS
 from tests.support.object_store import CREDENTIALS, ObjectStore, serve_store
+from tests.support.spark_clusters import Cluster, require_spark, serve_connect, serve_standalone, serve_yarn
 
 MESSAGES: Final = 3000
 FOREIGN: Final = 300
 """Number of messages of another virtual host, which are skipped."""
+HERE: Final = ("--no-spark", "--jobs")
 KEYS: Final = [f"order.{number}.{event}" for number in range(8) for event in ("created", "paid")]
 
 
@@ -56,12 +57,12 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table, pa.Table]:
     return first.drop(["vhost"]), others[0], others[1], gone
 
 
-def write_lines(folder: Path, rows: pa.Table) -> None:
+def write_lines(folder: Path, rows: pa.Table, *bad: str) -> None:
     folder.mkdir()
     for number in range(3):
         part = rows.slice(number * len(rows) // 3, len(rows) // 3)
-        lines = [json.dumps(row, default=datetime.isoformat) + "\n" for row in part.to_pylist()]
-        (folder / f"{number}.jsonl").write_text("".join(lines))
+        lines = [json.dumps(row, default=datetime.isoformat) for row in part.to_pylist()]
+        (folder / f"{number}.jsonl").write_text("\n".join([*lines, *bad, ""]))
 
 
 def write_delta(address: str, rows: pa.Table, store: dict[str, str] | None = None) -> None:
@@ -113,6 +114,7 @@ def write_places(folder: Path, store: ObjectStore, patch: pytest.MonkeyPatch) ->
             patch.setenv(f"PYICEBERG_CATALOG__{name}__{key}", value)
     patch.setattr(catalog, "_ENV_CONFIG", Config())
     write_lines(folder / "lines", rows)
+    write_lines(folder / "damaged", rows, "no JSON")
     (folder / "parquet").mkdir()
     pq.write_table(rows, folder / "parquet" / "all.parquet", row_group_size=700)
     store.upload(folder / "lines", "bucket/lines")
@@ -125,60 +127,106 @@ def write_places(folder: Path, store: ObjectStore, patch: pytest.MonkeyPatch) ->
     iceberg = write_iceberg("near", rows)
     write_iceberg("far", rows)
     return {
-        "JSON lines": str(folder / "lines"), "Parquet": str(folder / "parquet"), "Delta": str(folder / "delta"),
+        "JSON lines": str(folder / "lines"), "JSON lines with bad ones": str(folder / "damaged"),
+        "Parquet": str(folder / "parquet"), "Delta": str(folder / "delta"),
         "Iceberg": str(iceberg), "Iceberg of a catalog": "iceberg://near.shop.events",
         "S3": store.address("bucket/lines", login=login), "Delta in S3": store.address("bucket/delta", login=login),
         "Iceberg in S3 of a catalog": "iceberg://far.shop.events",
     }  # fmt: skip
 
 
-def without_place(report: Any) -> Any:
+def without_place(report: str) -> Any:
     """Return the JSON of a report without when it was made, what it says of files, and examples: any key of a shape."""
-    value = json.loads(report) if isinstance(report, str) else report
+    value = json.loads(report)
     del value["made"], value["audited"]["archives"], value["caveats"]
+    records = value["audited"]["records"]
+    records["read"] -= sum(row["records"] for row in records.pop("bad"))
     for row in value["unroutable"]:
         for shape in row["shapes"]:
             assert shape.pop("example") in KEYS
     return value
 
 
-class Everywhere(NamedTuple):
-    """The same messages in many places, and the report that all of them have."""
+def without_time(report: str) -> Any:
+    """Return the JSON of a report without when it was made."""
+    value = json.loads(report)
+    del value["made"]
+    return value
 
-    folder: Path
+
+class Everywhere(NamedTuple):
+    """The same messages in many places."""
+
     topology: Path
     places: dict[str, str]
-    expected: Any
 
-    def compare(self, reports: Mapping[str, Any]) -> None:
-        """Raise AssertionError for the report of a place that differs in anything."""
-        assert reports.keys() == self.places.keys()
-        for name, report in reports.items():
-            assert without_place(report) == self.expected, name
+    def make_command(self, *places: str) -> list[str]:
+        """Return the command that audits these places."""
+        return ["audit", "-t", str(self.topology), *places, "--json"]
+
+    def ask(self, *arguments: str) -> str:
+        """Run the command here, and return what it prints."""
+        done = CliRunner().invoke(hashstar, arguments, catch_exceptions=False)
+        assert not done.exit_code, done.output
+        return done.stdout
 
 
 @pytest.fixture(scope="module")
 def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
-    """Yield the places, with the report of one process about the plainest of them."""
+    """Yield the places."""
     folder = tmp_path_factory.mktemp("everywhere")
     topology = folder / "definitions.json"
     topology.write_text(json.dumps(DEFINITIONS))
     with pytest.MonkeyPatch.context() as patch, serve_store(patch) as store:
-        places = write_places(folder, store, patch)
-        encoded = FORMS["json"].encode(bindings.audit(str(topology), places["JSON lines"], jobs=1))
-        expected = without_place(encoded.decode())
-        records = expected["audited"]["records"]
-        assert (records["read"], records["counted"]) == (MESSAGES, MESSAGES - FOREIGN)
-        yield Everywhere(folder, topology, places, expected)
+        yield Everywhere(topology, write_places(folder, store, patch))
+
+
+@pytest.fixture(scope="module")
+def expected(everywhere: Everywhere) -> Any:
+    """Count in one process what is in the plainest of the places."""
+    found = without_place(everywhere.ask(*everywhere.make_command(everywhere.places["JSON lines"]), *HERE, "1"))
+    records = found["audited"]["records"]
+    assert (records["read"], records["counted"]) == (MESSAGES, MESSAGES - FOREIGN)
+    return found
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("jobs", ["1", "2", "4"])
-def test_processes_count_the_same_in_each_place(everywhere: Everywhere, jobs: str) -> None:
-    reports = {}
+def test_processes_count_the_same_in_each_place(everywhere: Everywhere, expected: Any, jobs: str) -> None:
     for name, place in everywhere.places.items():
-        asked = ["audit", "-t", str(everywhere.topology), place, "--json", "--no-spark", "--jobs", jobs]
-        done = CliRunner().invoke(hashstar, asked, catch_exceptions=False)
-        assert not done.exit_code, done.output
-        reports[name] = done.stdout
-    everywhere.compare(reports)
+        report = everywhere.ask(*everywhere.make_command(place), *HERE, jobs)
+        assert without_place(report) == expected, name
+
+
+@pytest.fixture(scope="module")
+def standalone(everywhere: Everywhere, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with serve_standalone(tmp_path_factory.mktemp("standalone")) as cluster:
+        yield cluster
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "where",
+    ["local[2]", *[pytest.param(each, marks=pytest.mark.live) for each in ("standalone", "Spark Connect", "YARN")]],
+)
+def test_spark_counts_the_same_of_all_places_together(
+    everywhere: Everywhere, request: pytest.FixtureRequest, tmp_path: Path, where: str
+) -> None:
+    """One report of all places, with what it says of each, is that of one process; the workers lack the product."""
+    require_spark()
+    asked = everywhere.make_command(*everywhere.places.values())
+    expected = without_time(everywhere.ask(*asked, *HERE, "1"))
+    tables = len(everywhere.places) - 1  # one has two names, and is counted once
+    assert expected["audited"]["records"]["counted"] == tables * (MESSAGES - FOREIGN)
+    if where == "local[2]":
+        request.getfixturevalue("spark")  # the active session counts
+        assert without_time(everywhere.ask(*asked)) == expected
+        return
+    with ExitStack() as stack:
+        if where == "YARN":
+            cluster = stack.enter_context(serve_yarn(tmp_path))
+        else:
+            cluster = request.getfixturevalue("standalone")
+            if where == "Spark Connect":
+                cluster = stack.enter_context(serve_connect(tmp_path, cluster))
+        assert without_time(cluster.ask(*asked)) == expected
