@@ -90,6 +90,9 @@ class Moves:
     messages_moved: int
     keys_at_risk: int
     """Number of moving keys with more than one message: their order is at risk until the old partition is drained."""
+    keys_scattered: int
+    """Number of keys with more than one message that decide their partition before, and not after: nothing keeps their
+    messages in order any more."""
     messages_undecided: int
     """Number of messages whose key does not decide the partition, before or after."""
     refused: str
@@ -104,7 +107,7 @@ def compare_distributions(counts: KeyCounts, before: Distribution, after: Distri
     """Return what moves for these messages when ``after`` replaces ``before``."""
     in_before = dict.fromkeys([partition.name for partition in before.partitions], 0)
     in_after = dict.fromkeys([partition.name for partition in after.partitions], 0)
-    keys_moved = keys_at_risk = messages = undecided = 0
+    keys_moved = keys_at_risk = keys_scattered = messages = undecided = 0
     refused = ""
     flows: Counter[tuple[str, str]] = Counter()
     hottest: tuple[Any, int] = (None, 0)
@@ -117,6 +120,7 @@ def compare_distributions(counts: KeyCounts, before: Distribution, after: Distri
             refused = refused or str(error)
         if old is None or new is None:
             undecided += count
+            keys_scattered += old is not None and count > 1
             continue
         if count > hottest[1]:
             hottest = (key, count)
@@ -132,6 +136,7 @@ def compare_distributions(counts: KeyCounts, before: Distribution, after: Distri
         keys_moved=keys_moved,
         messages_moved=flows.total(),
         keys_at_risk=keys_at_risk,
+        keys_scattered=keys_scattered,
         messages_undecided=undecided,
         refused=refused,
         flows=flows,

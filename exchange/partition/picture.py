@@ -68,7 +68,7 @@ def _flows(described: DescribedMoves) -> list[FlowJson]:
 document(
     "MovesJson",
     "before, after, moves.keys, moves.messages, moves.keys_moved, moves.messages_moved, moves.keys_at_risk, "
-    "moves.messages_undecided, moves.refused or null, flows, skew = SkewsJson(moves.before, moves.after)",
+    "moves.keys_scattered, moves.messages_undecided, moves.refused or null, flows, skew = SkewsJson(moves.before, moves.after)",
     flows=_flows,
 )(DescribedMoves)
 
@@ -105,12 +105,23 @@ def to_lines(moves: Moves, before: str, after: str) -> Iterator[str]:
 
 
 def _order(moves: Moves) -> Iterator[str]:
-    if not moves.keys_moved:
-        yield "order: no key moves, so none can be overtaken"
-    else:
+    """Yield what is known of the order of each key; nothing is claimed of messages whose partition no key decides."""
+    if moves.keys_scattered:
+        scattered = count_noun(moves.keys_scattered, "key")
+        yield f"order: lost for {scattered} with several messages here, whose partition the key no longer decides"
+    if moves.keys_moved:
         yield f"order: at risk for the keys that move, of which {moves.keys_at_risk:,} have several messages here:"
         yield "  what is still unread in the old partition can be read after what is written to the new one."
         yield "  Safe: stop the producers, let the consumers drain the old partitions, change, go on."
+    elif not moves.messages:
+        yield "order: nothing is known, as no message was read"
+    elif not moves.messages_undecided:
+        yield "order: no key moves, so none can be overtaken"
+    elif moves.messages_undecided < moves.messages:
+        undecided = count_noun(moves.messages_undecided, "message")
+        yield f"order: no other key moves, so none can be overtaken; {undecided} not decided by the key left out"
+    elif not moves.keys_scattered:
+        yield "order: nothing is known, as no key decides its partition before and after"
 
 
 def _row(name: str, count: int, moved: int) -> str:

@@ -31,11 +31,13 @@ def test_the_numbers_are_those_of_a_count_message_by_message(
     in_a: Counter[str] = Counter()
     undecided = 0
     moving: Counter[tuple[type, object]] = Counter()
+    scattered: Counter[tuple[type, object]] = Counter()
     for key in given_keys:
         counts.add(key)
         old, new = a.name_for(key), b.name_for(key)
         if old is None or new is None:
             undecided += 1
+            scattered.update([(type(key), key)] * (old is not None))
             continue
         in_a[old] += 1
         if old != new:
@@ -47,6 +49,7 @@ def test_the_numbers_are_those_of_a_count_message_by_message(
     assert (moved.keys_moved, moved.messages_moved) == (len(moving), flows.total())
     assert moved.keys_at_risk == sum(count > 1 for count in moving.values())
     assert moved.messages_undecided == undecided
+    assert moved.keys_scattered == sum(count > 1 for count in scattered.values())
     assert moved.flows == flows
     assert +Counter(moved.before.messages) == in_a
     assert list(moved.after.messages) == [str(n) for n in range(b.partitions.count)]
@@ -64,8 +67,34 @@ def test_nothing_moves_without_a_change(given_keys: list[object], distribution: 
     assert moved.before == moved.after
     assert (moved.before.ratio or 1) >= 1
     assert (moved.before.ratio is None) == (not any(moved.before.messages.values()))
-    assert b"no key moves" in FORMS["text"].encode(moved, "a", "b")
     assert json.loads(FORMS["json"].encode(moved, "a", "b"))["flows"] == []
+
+
+@given(
+    keys,
+    *2 * [st.sampled_from(["kafka.murmur2", "kafka.random_all", "rocketmq.hash", "rocketmq.round_robin"])],
+    st.integers(1, 3),
+)
+def test_no_order_is_claimed_of_messages_whose_key_does_not_decide_the_partition(
+    given_keys: list[object], before: str, after: str, count: int
+) -> None:
+    """Those of a key that no longer decides have lost it; without a message, or a decision, nothing is known."""
+    counts = KeyCounts()
+    for key in given_keys:
+        counts.add(key)
+    of_four = Partitions.from_count(4)
+    a, b = (Distribution(build_partitioner(name), of_four) for name in (before, after))
+    b = b._replace(partitions=Partitions.from_count(count + 3))
+    moved = compare_distributions(counts, a, b)
+    text = FORMS["text"].encode(moved, "a", "b").decode()
+    decided = moved.messages - moved.messages_undecided
+    assert ("none can be overtaken" in text) == (decided > 0 and not moved.keys_moved)
+    assert ("order: no key moves" in text) == (decided == moved.messages > 0 and not moved.keys_moved)
+    assert ("order: nothing is known" in text) == (not decided and not moved.keys_scattered)
+    assert ("order: lost for" in text) == (moved.keys_scattered > 0)
+    if before == "kafka.murmur2" and after in ("kafka.random_all", "rocketmq.round_robin"):
+        several = [key for key, messages in counts.items() if messages > 1 and key is not None]
+        assert moved.keys_scattered == len(several)
 
 
 def test_a_lost_broker_moves_keys_where_the_list_shrinks() -> None:
