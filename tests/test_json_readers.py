@@ -354,7 +354,7 @@ READERS: Final = {
     "exchange/partition/partitioning/specification.py _parse": Reader(
         '"/a"', call(lambda text: Partitioning.parse(f"kafka.murmur2 over 3 by header {text}"))
     ),
-    "exchange/routing/columns/headers.py _parse": Reader(
+    "exchange/routing/columns/headers.py HeaderColumn._parse": Reader(
         '{"a": {"!long": 5}}',
         call(lambda text: HeaderColumn(
             pa.array([text.encode("utf-8", "replace").decode()])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from exchange.errors import InputError
 from exchange.text.site import build_install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which no text in UTF-8 has."""
 
 
 def import_arrow() -> Any:
@@ -40,7 +44,13 @@ def read_column(values: Any, what: str) -> pa.ChunkedArray:
             column = array if isinstance(array, arrow.ChunkedArray) else arrow.chunked_array([array])
         else:
             raise InputError(f"{what}: a column of Arrow or a sequence is needed, not {type(values).__name__}")
-    except (arrow.ArrowException, UnicodeEncodeError, OverflowError) as error:
+    except UnicodeEncodeError as error:  # it names no row
+        halves = (row for row, text in enumerate(values) if isinstance(text, str) and HALF.search(text))
+        place = next((f"row {row}" for row in halves), "a value")
+        raise InputError(
+            f"{what}: {place} has half of a surrogate pair, {error.object[error.start]!a}; give bytes"
+        ) from None
+    except (arrow.ArrowException, OverflowError) as error:
         raise InputError(f"{what}: {error}") from None
     if arrow.types.is_struct(column.type) and column.type.num_fields == 1 and what not in ("headers", "properties"):
         column = arrow.chunked_array([chunk.field(0) for chunk in column.chunks], column.type.field(0).type)

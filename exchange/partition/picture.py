@@ -68,7 +68,8 @@ def _flows(described: DescribedMoves) -> list[FlowJson]:
 document(
     "MovesJson",
     "before, after, moves.keys, moves.messages, moves.keys_moved, moves.messages_moved, moves.keys_at_risk, "
-    "moves.keys_scattered, moves.messages_undecided, moves.refused or null, flows, skew = SkewsJson(moves.before, moves.after)",
+    "moves.keys_scattered, moves.messages_undecided, moves.refused or null, flows, "
+    "skew = SkewsJson(moves.before, moves.after)",
     flows=_flows,
 )(DescribedMoves)
 

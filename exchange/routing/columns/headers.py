@@ -22,12 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exchange.amqp.content import check_properties
 from exchange.arrays.table import IntArray
 from exchange.errors import InputError
 from exchange.values.field_json import decode_table
 from exchange.values.field_text import decode_field
 from exchange.values.field_values import check_fields, resolve_type
-from exchange.values.json_text import parse
+from exchange.values.json_text import JsonFault, parse
 
 ARCHIVED: Final = [
     pa.struct([pa.field("type", text, nullable=nullable), pa.field("value", text)])
@@ -131,8 +132,27 @@ class HeaderColumn:
     def _tables(self) -> list[dict[str, Any]]:
         """Return the headers of each distinct JSON text."""
         if self._parsed is None:
-            self._parsed = [_parse(text, self._what) for text in self._column.dictionary.to_pylist()]
+            self._parsed = [
+                self._parse(number, text) for number, text in enumerate(self._column.dictionary.to_pylist())
+            ]
         return self._parsed
+
+    def _parse(self, number: int, text: str) -> dict[str, Any]:
+        """Return the table in a text of the dictionary. Raises InputError naming the first row that has it."""
+        try:
+            table = decode_table(parse(text), self._what)
+            if self._what == "properties":
+                check_properties(table)
+        except JSONDecodeError as error:
+            reason = f"{self._what}: {error.msg} at column {error.colno} of {text!r:.60}"
+        except JsonFault as error:
+            reason = f"{self._what}: {error}"
+        except InputError as error:
+            reason = str(error)
+        else:
+            return table
+        row = pc.index(self._column.indices, number).as_py()
+        raise InputError(f"row {row}: {reason}")
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
@@ -175,16 +195,11 @@ def _encode(values: pa.Array, null: int) -> npt.NDArray[np.int64]:
     return filled
 
 
-def _parse(text: str, what: str) -> dict[str, Any]:
-    try:
-        return decode_table(parse(text), what)
-    except JSONDecodeError as error:
-        raise InputError(f"{what}: {error.msg} at column {error.colno} of {text!r:.60}") from None
-
-
 def _check_headers(headers: dict[str, Any], what: str, row: int) -> dict[str, Any]:
     try:
         check_fields(headers, what)
-    except (TypeError, ValueError) as error:
+        if what == "properties":
+            check_properties(headers)
+    except (TypeError, ValueError, InputError) as error:
         raise InputError(f"row {row}: {error}") from None
     return headers

@@ -241,8 +241,14 @@ def test_a_name_without_a_value_in_a_map_is_a_header_without_one() -> None:
         (("orders", pa.array([1, 2])), "a routing key is a text or bytes, not Arrow's int64"),
         ((["orders"], ["a", "b"]), "1 exchanges for 2 routing keys"),
         (([None, "orders"], ["a", "b"]), "row 0 has no exchange"),
-        (("orders", ["a"], ['{"a": 1']), "headers: "),
-        (("orders", ["a"], ["[]"]), "headers"),
+        (("orders", ["a", "a.\ud800"]), "row 1 has half of a surrogate pair"),
+        (("h", ["a"] * 3, ["{}", "{}", '{"a": 1']), "row 2: headers: Expecting"),
+        (("h", ["a"] * 2, ["{}", "[]"]), "row 1: headers"),
+        (("h", ["a"] * 3, [None, "{}", '{"a": NaN}']), "row 2: headers: not JSON: a number that it does not have"),
+        (("h", ["a"] * 2, ["{}", '{"a": 1, "a": 2}']), "row 1: headers: a name that is twice"),
+        (("ids", ["a"] * 2, None, ["{}", '{"messageid": "4711"}']), "row 1: properties: AMQP has no property"),
+        (("ids", ["a"] * 2, None, ["{}", '{"message_id": 4711}']), "row 1: properties: 4711 is no shortstr"),
+        (("ids", ["a"], None, [{"message_id": 4711}]), "row 0: properties: 4711 is no shortstr"),
         (("orders", ["a"], [1]), "headers are structs, maps or JSON, not Arrow's int64"),
         (("orders", ["a"], [{"x": 1}, {"x": 2}]), "2 tables of headers for 1 routing keys"),
         (("orders", 5), "a column of Arrow or a sequence is needed, not int"),
@@ -250,8 +256,18 @@ def test_a_name_without_a_value_in_a_map_is_a_header_without_one() -> None:
     ],
 )
 def test_columns_that_cannot_be_routed_are_refused(arguments: tuple[Any, ...], problem: str) -> None:
-    with pytest.raises(InputError, match=problem.replace("[", r"\[")):
-        Router(TOPOLOGY).route_columns(*arguments)
+    by_headers, by_id = (
+        Exchange("h", "headers"),
+        Exchange("ids", "x-consistent-hash", arguments={"hash-property": "message_id"}),
+    )
+    bound = Topology(
+        [*TOPOLOGY.exchanges.values(), by_headers, by_id],
+        TOPOLOGY.queues.values(),
+        [*TOPOLOGY.bindings, Binding.to_queue("h", "a", "", {"a": 1}), Binding.to_queue("ids", "a", "1")],
+    )
+    with pytest.raises(InputError, match=problem.replace("[", r"\[")) as refused:
+        Router(bound).route_columns(*arguments)
+    assert type(refused.value) is InputError
 
 
 def test_refusals_are_raised_for_one_exchange_and_kept_for_many() -> None:
