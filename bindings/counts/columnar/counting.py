@@ -6,6 +6,9 @@ per address of a window of rows. A row whose class differs from that of its addr
 counted by itself. Where keys do not repeat, every row is counted by itself. Times are always read row by row. The tally
 is the same in each case.
 
+The keys of a wide window are grouped by a thread of their own while the window before it is counted: that is a third
+of the work where many keys repeat, and Arrow does it without the interpreter.
+
 A row may stand for several messages that were counted before (`bindings.counts.columnar.arrays.spans`). These messages
 must lie in one slot of the whole archive's timeline, and exchange and key must decide their outcome (`Tallier.by_key`).
 """
@@ -13,6 +16,7 @@ must lie in one slot of the whole archive's timeline, and exchange and key must 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -73,6 +77,8 @@ class Tallier:
             name: queue.partitioning for name, queue in topology.queues.items() if queue.partitioning is not None
         }
         self._window: Final = BatchCollector((*self.columns, "count", "last"), WINDOW)
+        self._ahead: Future[_Window] | None = None
+        """The wide window that is counted next: its keys are being grouped."""
         self._begin()
 
     def _begin(self) -> None:
@@ -108,12 +114,13 @@ class Tallier:
         Raises InputError as `Classifier.classify` and `TimelineCounter.add`.
         """
         for ready in self._window.add(batch):
-            self._count(ready)
+            self._take(ready)
 
     def result(self) -> Tally:
         """Return the tally of what was added since the last call, and begin anew."""
         for ready in self._window.take_rest():
-            self._count(ready)
+            self._take(ready)
+        self._count_ahead()
         self._settle()
         total = self._total
         self._begin()
@@ -137,17 +144,32 @@ class Tallier:
             self._classifier = self._make_classifier()
         self._reset()
 
-    def _count(self, batch: pa.RecordBatch) -> None:
+    def _take(self, batch: pa.RecordBatch) -> None:
+        """Count a window, and a wide one later, with the windows in their order."""
+        if batch.num_rows <= WINDOW:
+            self._count_ahead()
+            self._count(_group_window(batch))
+            return
+        threads = ThreadPoolExecutor(1, thread_name_prefix="hashstar-keys")
+        grouping = threads.submit(_group_window, batch, WORTH_WIDE)
+        threads.shutdown(wait=False)
+        self._count_ahead()
+        self._ahead = grouping
+
+    def _count_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._count(ahead.result())
+
+    def _count(self, window: _Window) -> None:
+        batch, addresses = window
         is_wide = batch.num_rows > WINDOW
-        if is_wide:  # exchanges are coded once, also where the window turns out to be counted in parts
-            batch = _encode_exchanges(batch)
-        addresses = find_addresses(batch, WORTH_WIDE if is_wide else None)
         if addresses.address_of_row is None:
             self._window.most_rows = WINDOW
         if is_wide and (addresses.address_of_row is None or self._has_many_outcomes(batch, addresses)):
             self._window.most_rows = WINDOW
             for start in range(0, batch.num_rows, WINDOW):
-                self._count(batch.slice(start, WINDOW))
+                self._count(_group_window(batch.slice(start, WINDOW)))
             return
         self._count_rows(batch, addresses)
         # Only what this tally met decides: what a counter knows of earlier ones must not change heavy hitters.
@@ -239,6 +261,19 @@ class Tallier:
     def _format_shapes(self, keys: Sequence[str]) -> list[str]:
         shapes = self._classifier.shapes(keys)
         return [".".join(["*" if word is None else word for word in each]) for each in shapes]
+
+
+class _Window(NamedTuple):
+    """Rows that are counted together."""
+
+    batch: pa.RecordBatch
+    addresses: RowAddresses
+
+
+def _group_window(batch: pa.RecordBatch, worth: float | None = None) -> _Window:
+    if worth is not None:  # exchanges are coded once, also where the window turns out to be counted in parts
+        batch = _encode_exchanges(batch)
+    return _Window(batch, find_addresses(batch, worth))
 
 
 def _encode_exchanges(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ COLUMN: Final = {"header": "headers", "property": "properties", "body": "body"}
 """Part of a message from which a partitioning may take its key -> column with that part."""
 
 
-MAX_LIGHT_BYTES: Final = 128 << 20
+MAX_LIGHT_BYTES: Final = 64 << 20
 """Maximum size of batches that are collected beyond the rows that are enough, in bytes."""
 
 
