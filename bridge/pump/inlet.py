@@ -136,6 +136,9 @@ class InletReader:
         self._is_paused = is_paused
         self._moved = asyncio.Event()
         self._is_open = False
+        """Whether it is open, or is being opened."""
+        self._can_be_read = False
+        """Whether it has been opened."""
         self.is_idle = True
         """Whether its source is closed, and all that is settled is settled at its system."""
         self._progressed = False
@@ -202,7 +205,7 @@ class InletReader:
             self._reads_rest = inlet.is_read_out = False
             try:
                 await inlet.source.open()
-                opened = loop.time()
+                opened, self._can_be_read = loop.time(), True
                 connected()
                 await self._read()
             except Exception as error:  # noqa: BLE001  whatever it is, the next try may go well
@@ -216,7 +219,7 @@ class InletReader:
                 return
             if opened is None:
                 tried_for = loop.time() - began
-            self._is_open = self._is_draining = False
+            self._is_open = self._can_be_read = self._is_draining = False
             # The order matters: outlets discard only messages that the window has marked as dropped, and they must have
             # discarded them before the source is closed, as it may then give them again.
             inlet.window.drop()
@@ -262,7 +265,7 @@ class InletReader:
         return None
 
     async def _read_rest(self) -> None:
-        if not self._is_open or (self._is_paused() and not self._reads_rest):
+        if not self._can_be_read or (self._is_paused() and not self._reads_rest):
             return
         self._reads_rest = self._reads_rest or await self.inlet.source.stop_taking()
         if self._reads_rest:

@@ -278,8 +278,8 @@ class ModelShareConsumer:
 
     def _report(self) -> None:
         if self.problems and self.problems[0].code() == KafkaError._AUTHENTICATION:
-            self._settings["error_cb"](self.problems.pop(0))
             self._must_end()
+            self._settings["error_cb"](self.problems.pop(0))
         while self._reports:
             self._reports.popleft()()
 

@@ -77,6 +77,14 @@ FOUND: Final = {
         seed=0, sources=("kafka",), targets="transactional", messages=9,
         odd=((1, "unroutable"), (2, "refused"), (4, "refused")), one_at_a_time=True,
     ),
+    "a reload reads from a source that is being opened": Plan(
+        seed=1, sources=("share",), messages=40, keys=8, span=10.0,
+        faults=(
+            Fault(at=3.802, where="all", what="lose", seconds=0.02, number=5),
+            Fault(at=4.328, where="share-0", what="lose", seconds=15.0, number=2),
+            Fault(at=4.548, where="bridge", what="reload", seconds=15.0, number=4),
+        ),
+    ),
     "a transaction waits for a message that waits behind as many as it takes": Plan(
         seed=963, sources=("kafka",), targets="partly", messages=40, keys=8, odd=((18, "raises"), (28, "unroutable")),
         span=0.5, window=20, tries=1, one_at_a_time=True,
