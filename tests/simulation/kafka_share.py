@@ -96,6 +96,8 @@ class ShareTopic(Client):
         consumer, loop = self.consumer, asyncio.get_running_loop()
         if consumer is None or consumer.is_over:
             return
+        if fault.what == "acknowledge" and self.acknowledgement_fault == "raise":
+            consumer.is_broken = True
         if fault.what == "rebalance":
             consumer.give_away(fault.number % len(self.group.partitions), fault.seconds)
         elif fault.what == "fence" or (fault.what in ("down", "hang") and fault.seconds > SESSION):
@@ -142,6 +144,8 @@ class ModelShareConsumer:
         self.group = self.host.group
         self.host.consumer = self
         self.is_over = False
+        self.is_broken = False
+        """Whether it raises an error for acknowledgements, as no client after it does."""
         self.problems: list[KafkaError] = []
         self._settings = settings
         self._most: int = settings["max.poll.records"]
@@ -243,7 +247,7 @@ class ModelShareConsumer:
             return
         self._check()
         self._report()
-        if self.host.acknowledgement_fault == "raise":
+        if self.is_broken:
             self.host.endpoint.must_end = True
             raise KafkaException(KafkaError(KafkaError._STATE))
         self._send()
@@ -278,8 +282,8 @@ class ModelShareConsumer:
 
     def _report(self) -> None:
         if self.problems and self.problems[0].code() == KafkaError._AUTHENTICATION:
-            self._must_end()
             self._settings["error_cb"](self.problems.pop(0))
+            self._must_end()
         while self._reports:
             self._reports.popleft()()
 
