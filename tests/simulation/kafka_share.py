@@ -130,7 +130,10 @@ class ShareTopic(Client):
         if settled is not None and not host.is_dead and settled > host.upset_until and world.now - settled > PROMPT:
             world.breaks("settled when written", f"{record.value!r} is settled since {settled:.3f}, and comes again")
         faults = [each for each in world.plan.faults if each.at <= world.now]
-        if record.deliveries > world.plan.workers * (1 + 2 * len(faults)) + 1:
+        bound = world.plan.workers * (1 + 2 * len(faults)) + 1
+        if (world.plan.give_up_after or 0.0) >= self.group.lock_seconds:  # a check warns of it
+            bound += sum(int(each.seconds / self.group.lock_seconds) for each in faults)
+        if record.deliveries > bound:
             world.breaks("bounded redelivery", f"{record.value!r} came {record.deliveries} times")
         if record.is_done:
             world.dropped.add(int(record.value))

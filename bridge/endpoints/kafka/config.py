@@ -112,6 +112,7 @@ def _build_share_source(
         window_bytes=policy.window_bytes,
         rate=policy.rate,
         one_at_a_time=policy.one_at_a_time,
+        give_up_after=policy.give_up_after,
     )
     check_settings(table, made, settings, for_both=replies)
     return made

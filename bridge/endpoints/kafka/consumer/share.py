@@ -96,7 +96,7 @@ class ShareSource(TopicSource):
     """Topics, read with a share group.
 
     ``window`` and ``window_bytes`` bound what is asked for at once, and so does the ``rate``, in messages per second.
-    ``one_at_a_time`` is the policy's, which `check` compares with what a share group can keep.
+    ``one_at_a_time`` and ``give_up_after`` are the policy's, which `check` compares with what a share group can keep.
     """
 
     def __init__(
@@ -109,11 +109,13 @@ class ShareSource(TopicSource):
         window_bytes: int = 256 << 20,
         rate: float | None = None,
         one_at_a_time: bool = False,
+        give_up_after: float | None = None,
     ) -> None:
         super().__init__(name, settings, topics, window_bytes)
         rated = MOST_RECORDS if rate is None else max(1, int(rate * RATED_SECONDS))
         self._most_records: Final = min(window, MOST_RECORDS, rated)
         self._one_at_a_time = one_at_a_time
+        self._give_up_after = give_up_after
         self._ordered: Sequence[str] = ()
         """Queues of the topology that are partitioned, so that the messages of a key stay in order."""
         self._consumer: Any = None
@@ -156,7 +158,10 @@ class ShareSource(TopicSource):
 
     async def check(self) -> Sequence[Finding]:
         own = {name: value for name, value in self.settings.items() if name != "statistics.interval.ms"}
-        check = partial(check_share_group, settings=own, ordered=self._ordered, one_at_a_time=self._one_at_a_time)
+        check = partial(
+            check_share_group, settings=own, ordered=self._ordered, one_at_a_time=self._one_at_a_time,
+            give_up_after=self._give_up_after,
+        )  # fmt: skip
         return await run_check(lambda: check_share_source(prepare_login(own), self._topics, check))
 
     @property

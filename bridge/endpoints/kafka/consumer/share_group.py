@@ -77,7 +77,12 @@ def _find_missing(found: Mapping[str, str], limit: int) -> Iterator[tuple[str, s
 
 
 def check_share_group(
-    admin: AdminClient, settings: Mapping[str, Any], ordered: Collection[str], *, one_at_a_time: bool
+    admin: AdminClient,
+    settings: Mapping[str, Any],
+    ordered: Collection[str],
+    *,
+    one_at_a_time: bool,
+    give_up_after: float | None,
 ) -> Iterator[Finding]:
     """Yield what `hashstar bridge check` finds about a group; ``ordered`` are the queues that are partitioned.
 
@@ -105,6 +110,13 @@ def check_share_group(
         yield Finding("ok", text, "group")
     for warning in group.warnings:
         yield Finding("warning", warning, "group")
+    if give_up_after is not None and give_up_after >= group.lock_seconds:
+        text = (
+            f"give_up_after: after {give_up_after:g} s, when a message becomes a dead letter, its lock of "
+            f"{group.lock_seconds:g} s has ended: it comes again, and may become one once more, until brokers drop it; "
+            "make it less, or share.record.lock.duration.ms of the group more"
+        )
+        yield Finding("warning", text, "group_type")
     promises = ["one_at_a_time"] if one_at_a_time else []
     if ordered:
         promises.append(f"the partitions of {list_some(list(map(repr, ordered)), MAX_LISTED_QUEUES)}")

@@ -154,6 +154,11 @@ async def test_a_check_says_what_a_group_costs_and_that_order_is_not_kept(topics
     right = make_read_topic(topics)
     [warning] = [each for each in await source_of(topics, right, one_at_a_time=True).check() if each.level == "warning"]
     assert "one_at_a_time promise an order per key, and a share group has none" in warning.text
+    right = make_read_topic(topics, share_record_lock_duration_ms="15000")
+    for seconds, count in ((14.0, 0), (15.0, 1), (60.0, 1)):
+        found = await source_of(topics, right, give_up_after=seconds).check()
+        warnings = [each.text for each in found if each.level == "warning"]
+        assert ["its lock of 15 s has ended" in each for each in warnings] == [True] * count
 
 
 @on_a_loop
