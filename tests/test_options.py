@@ -52,6 +52,45 @@ def test_every_command_has_help_quiet_and_verbose(context: click.Context) -> Non
     assert context.command.context_settings["help_option_names"] == ["-h", "--help"]
 
 
+NEEDS = [
+    (context, name, other)
+    for context in LEAVES
+    if isinstance(context.command, HashstarCommand)
+    for name, other in context.command.needs.items()
+]
+
+
+def test_an_option_that_does_nothing_without_another_one_is_refused_without_it_and_its_help_names_that_one() -> None:
+    for context, name, other in NEEDS:
+        option = next(each for each in options_of(context) if name in each.opts)
+        assert other in (option.help or ""), name
+        value = [] if option.is_flag else [SHOP if name == "--ca-file" else get_valid(option)]
+        arguments = [each.name for each in context.command.params if isinstance(each, click.Argument)]
+        line = [*context.command_path.split()[1:], *[SHOP, "http://h"][: len(arguments)], name, *value]
+        with redirect_stderr(StringIO()) as printed, pytest.raises(SystemExit) as ended:
+            hashstar([*line, "--queues", "4"] if context.command.name == "scale" else line)
+        assert ended.value.code == 2
+        assert f"Error: {name} needs {other}" in printed.getvalue()
+
+
+@EVERY
+def test_help_that_says_with_another_option_is_of_an_option_that_needs_it(context: click.Context) -> None:
+    assert isinstance(context.command, HashstarCommand)
+    said = {
+        (each.opts[0], found[1])
+        for each in options_of(context)
+        if (found := re.match(r"With (--[a-z-]+)", each.help or "")) is not None
+    }
+    assert said <= {*context.command.needs.items()}
+
+
+def get_valid(option: click.Option) -> str:
+    """Return a value that the option takes."""
+    if isinstance(option.type, click.Choice):
+        return str(option.type.choices[0])
+    return "127.0.0.1:1" if isinstance(option.type, AddressType) else "1"
+
+
 def test_a_name_has_one_short_form_and_a_short_form_one_name() -> None:
     names, shorts = defaultdict(set), defaultdict(set)
     for context in LEAVES:

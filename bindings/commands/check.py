@@ -52,7 +52,9 @@ def _explain(context: click.Context, parameter: click.Parameter, code: str | Non
     context.exit()
 
 
-@command("check", example="hashstar check shop.bindings")
+@command(
+    "check", example="hashstar check shop.bindings", needs={"--dry-run": "--fix", "--write-baseline": "--baseline"}
+)
 @form_options(FORMS)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Report these codes or prefixes only, such as HS1,HS205."
@@ -130,10 +132,10 @@ def check_command(
     Exit codes, over all files: 0 no finding at or above --fail-on; 1 such a finding, or with --fix --dry-run a file to
     fix; 2 bad usage, or a file that cannot be read.
     """
-    if dry_run and not fix:
-        raise click.UsageError("--dry-run is for --fix")
-    if write_baseline and baseline is None:
-        raise click.UsageError("--write-baseline needs --baseline FILE")
+    if dry_run and (form != "text" or output is not None or statistics or write_baseline):
+        raise click.UsageError(
+            "--fix --dry-run prints a patch: omit --format, --output, --statistics, --write-baseline"
+        )
     if statistics and form not in WITH_STATISTICS:
         raise click.UsageError(f"--statistics is printed by --format {' and '.join(WITH_STATISTICS)} only")
     with exit_on_error():

@@ -37,7 +37,7 @@ FAILING: Final[Mapping[str, Callable[[Diff], bool]]] = {
 """Value of --fail-on -> whether a difference makes the exit code 1."""
 
 
-@command("diff", example="hashstar diff shop.bindings new.bindings")
+@command("diff", example="hashstar diff shop.bindings new.bindings", needs={"--merge-base": "--against"})
 @click.option(
     "--against", metavar="REF", help="Compare files with what they were at this revision of their git repository."
 )
@@ -96,8 +96,6 @@ def diff_command(
     if releases is not None and (profile is not None or against is not None):
         raise click.UsageError("--from and --to compare A and B, without --profile and --against")
     if against is None:
-        if merge_base:
-            raise click.UsageError("--merge-base needs --against")
         if len(topologies) != 2 and not (releases is not None and len(topologies) == 1):
             raise click.UsageError("two topologies are compared, A and B; or files with --against REF")
         if messages is not None and form == "markdown":

@@ -40,7 +40,10 @@ WAIT: Final = 10.0
 """Default number of seconds for what a drift means to messages."""
 
 
-@command("drift", example="hashstar drift shop.bindings http://HOST:15672/shop --every 5m")
+@command(
+    "drift", example="hashstar drift shop.bindings http://HOST:15672/shop --every 5m",
+    needs={"--listen": "--every", "--allow-host": "--listen"},
+)  # fmt: skip
 @click.option("--vhost", help="Virtual host.  [default: the address's, else the only one in TOPOLOGY]")
 @form_options(FORMS)
 @output_option
@@ -57,7 +60,7 @@ WAIT: Final = 10.0
               "Prometheus at PORT of 127.0.0.1, or at HOST:PORT.")  # fmt: skip
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME",
-    help="Host name that requests for metrics may have; repeatable.",
+    help="With --listen: host name that requests for metrics may have; repeatable.",
 )  # fmt: skip
 @accept_old_name("--metrics", "--listen")
 @accept_old_name("--metrics-host", "--allow-host")
@@ -96,10 +99,6 @@ def drift_command(
 
     Exit codes: 0 the same; 1 drift, or not proved; 2 the broker cannot be asked, or bad usage or input.
     """
-    if every is None and metrics is not None:
-        raise click.UsageError("--listen needs --every")
-    if hosts and metrics is None:
-        raise click.UsageError("--allow-host needs --listen")
     if every is not None and file == "-":
         raise click.UsageError("standard input can be read only once; --every needs a file")
     seconds = read_timeout()

@@ -28,6 +28,8 @@ def fmt_command(check: bool, stdout: bool, dry_run: bool, files: tuple[str, ...]
     With - as FILE, standard input is formatted to standard output. Exit codes: 0 fine, 1 with --check when a file is
     not formatted, 2 when one cannot be read.
     """
+    if stdout and (check or dry_run):
+        raise click.UsageError("--stdout prints what --check and --dry-run only compare: give one of them")
     failed = unformatted = False
     with exit_on_error():
         files = tuple(expand_patterns(files))

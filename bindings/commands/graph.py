@@ -30,7 +30,10 @@ LARGE_GRAPH_NODES: Final = 150
 """Minimum number of nodes at which the command names the options that draw a part."""
 
 
-@command("graph", example="hashstar graph shop.bindings -o shop.svg")
+@command(
+    "graph", example="hashstar graph shop.bindings -o shop.svg",
+    needs={"--depth": "--around", "--direction": "--around"},
+)  # fmt: skip
 @click.option("--vhost", help="Virtual host; required only if the source has several.")
 @click.option(
     "--output", "-o", cls=OutputOption, type=OutputFile(dir_okay=False, path_type=Path, allow_dash=True),
@@ -47,7 +50,7 @@ LARGE_GRAPH_NODES: Final = 150
 )  # fmt: skip
 @click.option(
     "--depth", type=click.IntRange(min=0), default=DEPTH, show_default=True,
-    help="Maximum number of bindings from NAME to what is drawn, with --around.",
+    help="With --around: maximum number of bindings from NAME to what is drawn.",
 )  # fmt: skip
 @click.option(
     "--direction", type=click.Choice(DIRECTIONS), default="any", show_default=True,

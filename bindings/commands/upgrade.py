@@ -68,7 +68,12 @@ def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> st
     return name
 
 
-@command("upgrade", example="hashstar upgrade definitions.json --to 4.3")
+@command(
+    "upgrade", example="hashstar upgrade definitions.json --to 4.3",
+    needs={
+        "--sample": "--archive", "--master": "--archive", "--other-address": "--live", "--live-wait": "--live",
+    },
+)  # fmt: skip
 @click.option(
     "--from", "old_name", type=ProfileType(), metavar="RELEASE",
     help="RabbitMQ release that the topology is on.  [default: the one that an export or a live broker names]",
@@ -94,9 +99,9 @@ def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> st
 )  # fmt: skip
 @click.option(
     "--sample", type=click.FloatRange(min=0), metavar="MB", default=SAMPLE / MEGABYTE, show_default=True,
-    help="Size of the parts of the archive that are read, drawn by chance; 0 reads all.",
+    help="With --archive: size of the parts that are read, drawn by chance; 0 reads all.",
 )  # fmt: skip
-@click.option("--master", metavar="URL", help="Read the whole archive with Spark, at this master URL: local[*].")
+@click.option("--master", metavar="URL", help="With --archive: read it whole with Spark, at this master URL: local[*].")
 @form_options(FORMS)
 @click.option(
     "--html", "page", cls=ReportOption, type=OutputFile(path_type=Path), metavar="FILE",
@@ -127,10 +132,10 @@ def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> st
 @click.option(
     "--other-address",
     metavar="URL",
-    help="The other address of --live (AMQP or management API), if not at its usual port of the same host.",
+    help="With --live: its other address (AMQP or management API), if not at its usual port of the same host.",
 )
 @wait_option(
-    LIVE_SECONDS, "Maximum duration of asking the test broker; the rest is reported as not asked.", "--live-wait"
+    LIVE_SECONDS, "With --live: maximum duration of asking it; the rest is reported as not asked.", "--live-wait"
 )
 @accept_old_name("--live-budget", "--live-wait")
 @allow_unread_option
@@ -221,8 +226,6 @@ def _warnings_of(source: Source, old: str | None) -> Sequence[object]:
 def _read_addresses(live: str | None, other: str | None) -> Addresses | None:
     """Return the addresses of the test broker, if there is one. Raises InputError."""
     if live is None:
-        if other is not None:
-            raise InputError("--other-address is for --live")
         return None
     require_pika()
     interrupt_at(signal.SIGTERM)  # so that the virtual hosts are deleted

@@ -45,7 +45,10 @@ def rocketmq_command() -> None:
     """Administer topics of RocketMQ."""
 
 
-@rocketmq_command.command("scale", example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run")
+@rocketmq_command.command(
+    "scale", example="hashstar rocketmq scale orders --queues 8 --namesrv HOST:9876 --dry-run",
+    needs={"--producers-stopped": "--keep-order", "--ca-file": "--tls"},
+)  # fmt: skip
 @accept_old_name("--to", "--queues")
 @accept_old_name("--timeout", "--wait")
 @click.option("--queues", type=click.IntRange(1, PARTITIONS), required=True, metavar="N",
@@ -58,7 +61,9 @@ def rocketmq_command() -> None:
               "before it is hidden; repeatable.  [default: all]")  # fmt: skip
 @click.option("--keep-order", is_flag=True, help="Messages with one key must stay in order: change queues only while "
               "producers are stopped, and all is read.")  # fmt: skip
-@click.option("--producers-stopped", is_flag=True, help="With --keep-order: the producers are stopped.")
+@click.option(
+    "--producers-stopped", is_flag=True, help="With --keep-order: the producers are stopped; else they need not be."
+)
 @click.option("--settle", type=Duration(), default="33s", show_default=True, metavar="TIME",
               help="Time until no producer uses an old route: pollNameServerInterval + sendMsgTimeout.")  # fmt: skip
 @wait_option(600.0, "Maximum time to wait for queues to be drained.")
@@ -70,7 +75,7 @@ def rocketmq_command() -> None:
               help=f"Access key, for brokers with access control; its secret key is in ${SECRET_KEY}.")  # fmt: skip
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="Certificates of the authorities to trust, with --tls.  [default: the system's]")  # fmt: skip
+              help="With --tls: certificates of the authorities to trust.  [default: the system's]")  # fmt: skip
 @form_options(FORMS)
 @output_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -113,8 +118,6 @@ def scale_command(
     from exchange.partition.partitioning.specification import parse_partitioner
 
     with exit_on_error():
-        if producers_stopped and not keep_order:
-            raise InputError("--producers-stopped is for --keep-order: without it, producers need not stop")
         strategy = parse_partitioner(partitioner)
         settings = _settings(namesrv, access_key, ca_file, tls=tls)
         check_topic(topic)
@@ -243,8 +246,6 @@ def _settings(namesrv: str | None, access_key: str | None, ca_file: str | None, 
         if not secret:
             raise InputError(f"an access key needs its secret key: set {SECRET_KEY}")
         credentials = Credentials(access_key, secret)
-    if ca_file is not None and not tls:
-        raise InputError("--ca-file is for --tls")
     context = None
     if tls:
         try:

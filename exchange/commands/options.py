@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from exchange.commands.completion import SOURCE
@@ -89,9 +90,15 @@ class Exemplified(click.Command):
 class HashstarCommand(Exemplified):
     """A command with the options that all commands have, whose options may have had other names."""
 
-    def __init__(self, *arguments: Any, example: str, elsewhere: str = "", **values: Any) -> None:
-        """Take an example, as it is typed; ``elsewhere`` says in errors where settings are that are no options."""
+    def __init__(
+        self, *arguments: Any, example: str, elsewhere: str = "", needs: Mapping[str, str] | None = None, **values: Any
+    ) -> None:
+        """Take an example, as it is typed; ``elsewhere`` says in errors where settings are that are no options.
+
+        ``needs`` has the options that do nothing without another one, each with that one.
+        """
         self.elsewhere = elsewhere and f"; {elsewhere}"
+        self.needs = needs or {}
         super().__init__(*arguments, example=example, **values)
         for param in self.params:
             if param.type is click.STRING and (param.metavar or "").removesuffix("...") in FILES:
@@ -137,6 +144,7 @@ class HashstarCommand(Exemplified):
             logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for note in ctx.meta.get(RENAMED, ()):
             echo_line(f"hashstar: {note}", err=True)
+        _check_needs(ctx, self.needs)
         _check_files(ctx)
         return super().invoke(ctx)
 
@@ -180,6 +188,16 @@ class CommandGroup(Exemplified, click.Group):
             if near:
                 raise click.UsageError(f"{error.message.rstrip('.')}{near}", ctx) from None
             raise
+
+
+def _check_needs(context: click.Context, needs: Mapping[str, str]) -> None:
+    """Raise UsageError for an option that does nothing without another one that is not given."""
+    options = {name: param for param in context.command.params for name in param.opts}
+    by_default = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    for name, other in needs.items():
+        is_given = [context.get_parameter_source(options[each].name or "") not in by_default for each in (name, other)]
+        if is_given == [True, False]:
+            raise click.UsageError(f"{name} needs {other} {options[other].metavar or ''}".rstrip(), context)
 
 
 def _check_files(context: click.Context) -> None:

@@ -251,7 +251,7 @@ def test_topics_of_brokers_and_groups_are_refused(scale: Scale, topic: str) -> N
         (["--queues", "2"], "cannot ask for confirmation without a terminal"),
         (["--queues", "2", "--yes", "--broker", "x"], "no broker x has topic 'orders'; there are a"),
         (["--queues", "2", "--yes", "--group", "x"], "no broker of topic 'orders' knows group x; known: g"),
-        (["--queues", "2", "--yes", "--producers-stopped"], "--producers-stopped is for --keep-order"),
+        (["--queues", "2", "--yes", "--producers-stopped"], "--producers-stopped needs --keep-order"),
         (["--queues", "2", "--yes", "--partitioner", "nonsense"], "nonsense"),
         (["--queues", "2", "--yes", "--access-key", "k"], "set HASHSTAR_ROCKETMQ_SECRET_KEY"),
         (["--queues", "2", "--yes", "--ca-file", __file__], "--ca-file is for --tls"),
