@@ -38,5 +38,5 @@ def mcp_command(reports: tuple[str, ...], vhost: str | None, profile: str | None
 
         tools = Tools(topologies, reports, vhost, profile)
         server = build_server(tools)
-        tools.list_topologies()  # a file that cannot be read is an error now, not at the first question
+        tools.read_sources()  # a file that cannot be read is an error now, not at the first question
     server.run("stdio")

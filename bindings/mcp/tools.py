@@ -65,6 +65,12 @@ class Tools:
             self.choose_partitions, *audits,
         )  # fmt: skip
 
+    def read_sources(self) -> None:
+        """Read the topologies and reports once. Raises InputError for what is none."""
+        self.list_topologies()
+        for name in self._reports:
+            _read_report(name)
+
     def list_topologies(self) -> dict[str, Any]:
         """List the topologies and audit reports that can be asked about, with exchanges and queues of each topology."""
         return {"topologies": [self._outline(name) for name in self._topologies], "reports": list(self._reports)}

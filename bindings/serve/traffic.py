@@ -61,11 +61,10 @@ class ReportTraffic:
             return cls(path, parse(decode_text(read_content(path), path)))
         except JsonFault as error:
             raise InputError(f"{path}: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise InputError(
-                f"{path}: this is no report of an audit, as `hashstar audit --json FILE` writes it: "
-                f"{type(error).__name__} {clip_line(str(error), 60)}"
-            ) from None
+        except KeyError as error:
+            raise InputError(f"{path}: no report of hashstar audit --format json: it has no {error}") from None
+        except (TypeError, ValueError, IndexError, AttributeError):
+            raise InputError(f"{path}: no report of hashstar audit --format json") from None
 
     def keys_of(self, exchange: str) -> dict[str, Any]:
         """Return the frequent keys of an exchange, and examples of keys that reached no queue, as JSON values."""

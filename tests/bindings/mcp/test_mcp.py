@@ -222,6 +222,13 @@ def test_a_source_that_cannot_be_read_ends_the_command() -> None:
     assert result.stderr.startswith("hashstar: nothing.bindings: cannot be read")
 
 
+def test_a_report_that_is_none_ends_the_command(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("{}")
+    result = run_program("mcp", ORDERS, "--audit", str(tmp_path / "report.json"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "report.json: no report of hashstar audit --format json" in result.stderr
+
+
 def test_a_file_is_read_anew_for_each_question(tmp_path: Path) -> None:
     file = tmp_path / "a.bindings"
     tools = Tools([str(file)], [])
