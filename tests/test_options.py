@@ -289,6 +289,7 @@ def test_an_output_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
         (["diff", SHOP, SHOP, "--messages", "IN", "-o", "IN"], "--messages"),
         (["route", SHOP, "IN", "-o", "IN"], "FILE"),
         (["upgrade", "IN", "--from", "3.12", "--html", "IN"], "TOPOLOGY"),
+        (["upgrade", "IN", "--from", "3.12", "-o", "IN"], "TOPOLOGY"),
         (["audit", SHOP, "IN", "--json", "-o", "IN"], "ARCHIVE..."),
         (["audit", "IN", SHOP, "--html", "IN"], "TOPOLOGY"),
         (["audit", SHOP, SHOP, "--html", "new", "-o", "new"], "--html"),
@@ -306,6 +307,13 @@ def test_a_report_replaces_no_file_with_another_use(command: list[str], also: st
         assert answer.returncode == 2, answer
         assert f" is {also}, too; give another file" in answer.stderr
         assert file.read_text() == Path(SHOP).read_text()
+
+
+@pytest.mark.parametrize("command", [["diff", "-", SHOP], ["explain", "-", "orders", "k"], ["graph", "-"]])
+def test_standard_input_and_standard_output_have_one_name_and_are_two_files(command: list[str]) -> None:
+    answer = run_program(*command, "-o", "-", given=Path(SHOP).read_text())
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout
 
 
 @pytest.mark.parametrize("command", [

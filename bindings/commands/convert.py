@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import click
@@ -86,6 +87,11 @@ def convert_command(
         if opened.profile is not None:
             show_caveat(opened.profile)
         show_warnings(opened.name, opened.warnings)
+        if isinstance(opened.content, Document) and target != STDOUT and _is_same_file(source, target):
+            raise InputError(
+                f"{target}: it is TOPOLOGY, whose comments and loops would be lost; give another file, or format it "
+                "with hashstar fmt"
+            )
         form = form or _form_of(target) or ("definitions" if isinstance(opened.content, Document) else "bindings")
         if base is not None and form != "definitions":
             what = "a .bindings file" if form == "bindings" else FORMATS[form].title
@@ -105,6 +111,14 @@ def convert_command(
             show_warnings(target, refused)
         if form == "bindings" and isinstance(opened.content, Definitions):
             _show_left_out(opened)
+
+
+def _is_same_file(source: str, target: str) -> bool:
+    """Return whether two names are those of one file that is there."""
+    try:
+        return Path(source).samefile(target)
+    except (OSError, ValueError):
+        return False
 
 
 def _form_of(target: str) -> str | None:

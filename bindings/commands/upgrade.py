@@ -84,7 +84,7 @@ def _check_output(_: click.Context, __: click.Parameter, name: str | None) -> st
 )  # fmt: skip
 @click.option("--vhost", help="Look at this virtual host only.")
 @click.option(
-    "--output", "-o", metavar="FILE",
+    "--output", "-o", cls=ReportOption, metavar="FILE",
     help="Write the definitions as the new release wants them, .json or .bindings; - for standard output.",
     type=OutputFile(), callback=_check_output,
 )  # fmt: skip

@@ -212,7 +212,8 @@ def _check_files(context: click.Context) -> None:
             name = each if isinstance(each, str | Path) else getattr(each, "name", None)
             if each == "":
                 raise click.UsageError(f"{what}: the name is empty", context)
-            identity = _identify(name) if isinstance(name, str | Path) else None
+            reads_input = str(name) == STDOUT and not isinstance(param.type, OutputFile)  # standard input, no file
+            identity = _identify(name) if isinstance(name, str | Path) and not reads_input else None
             if identity is None:
                 continue
             if isinstance(param, ReportOption) and identity in files:

@@ -51,6 +51,17 @@ def test_definitions_come_back_unchanged_in_meaning(path: Path, tmp_path: Path) 
     assert Definitions.load(into) == Definitions.load(path)
 
 
+def test_a_bindings_file_is_not_converted_to_itself_without_its_comments_and_loops(tmp_path: Path) -> None:
+    path, link = tmp_path / "shop.bindings", tmp_path / "link.bindings"
+    path.write_text("# ours\nfor k in x, y:\n    queue {k}\n")
+    link.symlink_to(path)
+    for target in (path, link):
+        result = run_program("convert", str(path), str(target))
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "comments and loops would be lost" in result.stderr
+    assert path.read_text() == "# ours\nfor k in x, y:\n    queue {k}\n"
+
+
 def test_the_direction_of_a_conversion_follows_from_the_file_names(tmp_path: Path) -> None:
     """The extension of OUT decides, else it is the other format; --to overrides both."""
     path, definitions = tmp_path / "shop.bindings", tmp_path / "shop.json"
