@@ -254,7 +254,7 @@ def test_topics_of_brokers_and_groups_are_refused(scale: Scale, topic: str) -> N
         (["--queues", "2", "--yes", "--producers-stopped"], "--producers-stopped needs --keep-order"),
         (["--queues", "2", "--yes", "--partitioner", "nonsense"], "nonsense"),
         (["--queues", "2", "--yes", "--access-key", "k"], "set HASHSTAR_ROCKETMQ_SECRET_KEY"),
-        (["--queues", "2", "--yes", "--ca-file", __file__], "--ca-file is for --tls"),
+        (["--queues", "2", "--yes", "--ca-file", __file__], "--ca-file needs --tls"),
     ],
 )
 def test_bad_usage_ends_with_2_and_changes_nothing(scale: Scale, arguments: list[str], words: str) -> None:
