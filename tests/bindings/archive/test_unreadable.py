@@ -179,6 +179,12 @@ def test_no_module_of_archives_opens_a_file_that_may_be_a_pipe() -> None:
     assert not faults
 
 
+def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: cannot be read: it is a pipe or a device"):
+        detect(str(tmp_path / "pipe"))
+
+
 def test_pipes_beside_files_of_brokers_are_not_waited_for(tmp_path: Path) -> None:
     kafka, store = tmp_path / "orders-0", tmp_path / "store"
     kafka.mkdir()
