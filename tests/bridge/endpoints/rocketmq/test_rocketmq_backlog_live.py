@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from random import Random
 
 import pytest
@@ -32,10 +32,17 @@ MESSAGES = 60
 HOURS = ";".join([f"{hour:02}" for hour in range(24)])
 
 
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[dict[str, str]]:
+    """Start a broker of each image: it removes everything for a moment, and nothing in its first minute."""
+    with ExitStack() as stack:
+        images = SERVERS["rocketmq"].images()
+        yield {image: stack.enter_context(broker({"deleteWhen": HOURS}, image)).url for image in images}
+
+
 @pytest.fixture(scope="module", params=SERVERS["rocketmq"].images())
-def topics(request: pytest.FixtureRequest) -> Iterator[Topics]:
-    """Start a broker of its own, as it removes everything for a moment."""
-    with broker({"deleteWhen": HOURS}, request.param) as started, topics_at(started.url) as made:
+def topics(request: pytest.FixtureRequest, addresses: dict[str, str]) -> Iterator[Topics]:
+    with topics_at(addresses[request.param]) as made:
         yield made
 
 
