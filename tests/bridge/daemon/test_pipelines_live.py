@@ -32,7 +32,7 @@ def name() -> str:
 def channel(rabbitmq: Server, name: str) -> Iterator[BlockingChannel]:
     connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
     channel = connection.channel()
-    channel.confirm_delivery()
+    channel.tx_select()
     for each in QUEUES:
         channel.queue_declare(f"{name}-{each}", durable=True)
     yield channel
@@ -79,6 +79,7 @@ def test_a_broker_that_is_away_stops_its_pipelines_only_and_nothing_is_lost(
     def publish(queue: str, numbers: range) -> None:
         for n in numbers:
             channel.basic_publish("", f"{name}-{queue}", b"%d" % n, pika.BasicProperties(delivery_mode=2))
+        channel.tx_commit()
 
     def is_ready(bridge: Running, *pipelines: str) -> bool:
         return all(bridge.request("GET", f"/ready?pipeline={each}")[0] == 200 for each in pipelines)

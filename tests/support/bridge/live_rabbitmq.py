@@ -26,6 +26,8 @@ class Broker:
         self.connection = pika.BlockingConnection(pika.URLParameters(f"{server.url}?heartbeat=0"))
         self.channel = self.connection.channel()
         self.channel.confirm_delivery()
+        self._putting = self.connection.channel()
+        self._putting.tx_select()
         self._queues: list[str] = []
         self._exchanges: list[str] = []
 
@@ -42,8 +44,13 @@ class Broker:
         return name
 
     def put(self, queue: str, *bodies: bytes, **properties: Any) -> None:
+        """Publish messages, and wait until the queue has them: in a transaction, as each confirm would be waited for.
+
+        A stream has them in one chunk.
+        """
         for body in bodies:
-            self.channel.basic_publish("", queue, body, pika.BasicProperties(**properties))
+            self._putting.basic_publish("", queue, body, pika.BasicProperties(**properties))
+        self._putting.tx_commit()
 
     def get(self, queue: str) -> tuple[Any, pika.BasicProperties, bytes]:
         """Get one message of a queue."""

@@ -146,7 +146,8 @@ async def test_what_a_stream_removed_unread_is_counted(broker: Broker) -> None:
     await read_and_settle(source, 10)
     await until(lambda: source.lag == 0, lambda: source.lag)
     await source.close()
-    broker.put(queue, *[b"%d" % n + bytes(5_000) for n in range(200)])  # some ten of them in each file
+    for n in range(200):
+        broker.put(queue, b"%d" % n + bytes(5_000))  # each in a chunk of its own, and some ten of these in each file
     await source.open()
     [delivery] = await read_all_of(source, 1)
     first = read_offset(get_content(delivery.message))
