@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.endpoint import Delivery, Disconnected, Outgoing, Receiver
@@ -78,9 +78,10 @@ class Written(MemoryTarget):
 @pytest.mark.parametrize("kind", ["source", "target", "both"])
 @examples(100)
 @given(
-    begin=st.floats(0, 100), seconds=st.floats(0, 10_000), hangs=st.sampled_from([0.0, 3.0, 12.0]),
+    begin=st.floats(0, 100), seconds=st.floats(0, 500), hangs=st.sampled_from([0.0, 3.0, 12.0]),
     seed=st.integers(0, 1 << 20),
 )  # fmt: skip
+@example(begin=1.0, seconds=20_000.0, hangs=0.0, seed=0)
 def test_messages_move_within_seconds_after_a_broker_is_back(
     kind: str, begin: float, seconds: float, hangs: float, seed: int
 ) -> None:
