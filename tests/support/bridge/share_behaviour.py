@@ -125,8 +125,9 @@ class ShareBehaviour(SourceBehaviour):
         paused, other = place.make_source(), place.make_source()
         await paused.open()
         await other.open()
-        await check_nothing_more(paused)
-        place.put(make_messages(0, 5))  # its last fetch is still under way
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(paused.read(10), 0.25)  # its first fetch, of 0.5 s, is still under way
+        place.put(make_messages(0, 5))
         found = await read_all_of(other, 5)
         for delivery in found:
             other.settle(delivery)
