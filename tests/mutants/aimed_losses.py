@@ -499,11 +499,6 @@ LOSSES: Final[list[Mutant]] = [
             "if True:  # else",
         ),
         (
-            "nobody hears that the prefetch has changed",
-            "                self._end_consumer()\n                self._news.set()\n",
-            "                self._end_consumer()\n",
-        ),
-        (
             "a consumer that is to end while the prefetch changes never ends",
             "                self._end_consumer()\n",
             "",
