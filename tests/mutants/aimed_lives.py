@@ -271,13 +271,9 @@ LIVES: Final[list[Mutant]] = [
             "            if self._is_stopped:\n                raise EndOfStream\n",
             "",
         ),
-        (
-            "a missing permission is passed over",
-            "if error.fatal() or error.code() in PERMISSIONS:",
-            "if error.fatal():",
-        ),
     ),
-    *mutants_of(  # the pump never reads on after a pause in a read, nor settles what it has dropped
+    # The pump never reads on after a pause in a read, nor settles what it has dropped; the forbidden are given nothing.
+    *mutants_of(
         "bridge/endpoints/kafka/consumer/share.py",
         "simulation/test_models.py",
         (
@@ -289,6 +285,11 @@ LIVES: Final[list[Mutant]] = [
             "a record of an earlier connection is accepted",
             "        if record not in self._unsettled:  # of an earlier connection\n            return\n",
             "",
+        ),
+        (
+            "a missing permission is passed over",
+            "if error.fatal() or error.code() in PERMISSIONS:",
+            "if error.fatal():",
         ),
     ),
     *mutants_of(

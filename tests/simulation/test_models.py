@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bridge.endpoint import Source, Target
 from bridge.endpoints.kafka.consumer.share_group import LOCK_SECONDS, SAFE_DELIVERIES
@@ -24,7 +26,7 @@ from tests.simulation.plan import Plan
 from tests.simulation.rocketmq import RocketmqServer, RocketmqTopic, rocketmq_simulated
 from tests.simulation.rocketmq_broker import ModelBroker
 from tests.simulation.world import World
-from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour
+from tests.support.bridge.behaviour import Place, SourceBehaviour, TargetBehaviour, on_a_loop
 from tests.support.bridge.share_behaviour import MakePlace, ShareBehaviour, place_of_share_group
 
 
@@ -90,6 +92,20 @@ class TestModelShareGroup(ShareBehaviour):
         with share_simulated():
             yield make
         assert {each.promise for each in world.broken} <= {"bounded redelivery"}  # of a plan without a fault
+
+    @pytest.mark.parametrize(
+        ("code", "ends"), [(KafkaError.GROUP_AUTHORIZATION_FAILED, True), (KafkaError.REQUEST_TIMED_OUT, False)]
+    )
+    @on_a_loop
+    async def test_a_member_that_may_not_acknowledge_is_lost_at_once(
+        self, make_place: MakePlace, code: int, ends: bool
+    ) -> None:
+        """Even if it is given nothing meanwhile, and so hears nothing when it polls."""
+        source: Any = make_place().make_source()
+        await source.open()
+        source._on_acknowledged({}, KafkaException(KafkaError(code)))
+        assert (source.lost is not None) == ends
+        await source.close()
 
 
 REFUSED = Message("", "key.0", body=b"refused")
