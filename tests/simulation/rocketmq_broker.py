@@ -174,7 +174,7 @@ class ModelBroker:
             self.seen()
 
     def reset_moved(self) -> None:
-        """Reset the group where its reader has died before it could."""
+        """Reset the group where its reader has ended before it could."""
         for queue in self.moved:
             self.offsets.pop(queue, None)
         self.moved.clear()
@@ -213,6 +213,7 @@ class ModelBroker:
             answer: Command | None = request.response()
         elif code == RequestCode.UNREGISTER_CLIENT:
             self.leave(link)
+            self.reset_moved()
             answer = request.response()
         elif code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             answer = self._route(request, link.host_name)
