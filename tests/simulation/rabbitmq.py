@@ -239,6 +239,8 @@ class RabbitmqQueue(Host):
         self.endpoint = RabbitmqSource(name, hosts, "q", prefetch=world.plan.window)
         self.consumers: dict[int, Consumer] = {}
         """Channel -> its consumer."""
+        self.was_stream: bool | None = None
+        """Whether it was a stream when it was consumed last."""
 
     # Of a stream, `ready` has all messages; `committed` is the number of those that were acknowledged.
 
@@ -278,6 +280,8 @@ class RabbitmqQueue(Host):
         self.broker.ready = deque(left)
         self.broker.committed[0] = 0
         self.broker.is_stream = not self.is_stream
+        if self.broker.is_stream == self.was_stream:  # nothing shows that it is another one: the guide says to forget
+            self.endpoint._offsets.forget()
 
     def consume(self, channel: Channel, arguments: Mapping[str, Any], prefetch: int) -> None:
         if STREAM_OFFSET in arguments and not self.is_stream:
@@ -286,6 +290,7 @@ class RabbitmqQueue(Host):
             )
             refusal.code = PreconditionFailed.code
             raise refusal
+        self.was_stream = self.is_stream
         offset = arguments.get(STREAM_OFFSET, "next")
         position = 0 if offset == "first" else len(self.broker.ready) if offset == "next" else int(offset)
         self.consumers[channel.number] = Consumer(channel, prefetch, position)
