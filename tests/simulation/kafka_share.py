@@ -131,8 +131,9 @@ class ShareTopic(Client):
             world.breaks("settled when written", f"{record.value!r} is settled since {settled:.3f}, and comes again")
         faults = [each for each in world.plan.faults if each.at <= world.now]
         bound = world.plan.workers * (1 + 2 * len(faults)) + 1
-        if (world.plan.give_up_after or 0.0) >= self.group.lock_seconds:  # a check warns of it
-            bound += sum(int(each.seconds / self.group.lock_seconds) for each in faults)
+        # While no acknowledgement is taken, or what is given up is late for its lock, of which a check warns.
+        is_late = (world.plan.give_up_after or 0.0) >= self.group.lock_seconds
+        bound += sum(int(f.seconds / self.group.lock_seconds) for f in faults if is_late or f.what == "acknowledge")
         if record.deliveries > bound:
             world.breaks("bounded redelivery", f"{record.value!r} came {record.deliveries} times")
         if record.is_done:
