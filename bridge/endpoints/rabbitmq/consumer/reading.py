@@ -278,6 +278,7 @@ class RabbitmqSource(Source):
             if connection is self._connection:  # else the source was closed, and may be open again
                 self._changing = None
                 self._end_consumer()
+                self._news.set()
 
     async def _skip_settled(self, connection: Connection, last: int) -> None:
         """Skip the message that was settled last. Raises Disconnected if neither it nor a later one is there."""
