@@ -1,8 +1,9 @@
 """Many outcomes: 1,000 dense patterns, of which nearly every key matches another set, beside what groups the same rows.
 
 The peers count how often each exchange and key occurs, with its first and its last time, on all cores: the least that
-anybody would do. The audit counts on one core and has the report, too: of queues and bindings, with distinct keys, a
-sample and the most frequent keys. All in seconds of the wall's clock; a busy machine shows in all of them.
+anybody would do. The audit counts on one core, groups keys of the next messages on another, and has the report, too:
+of queues and bindings, with distinct keys, a sample and the most frequent keys. All in seconds of the wall's clock; a
+busy machine shows in all of them.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from exchange.topology.topology import Topology
 WINDOW: Final = 1 << 17
 """Minimum number of rows that are counted together, if there are as many."""
 
-LIGHT_WINDOWS: Final = 16
+LIGHT_WINDOWS: Final = 12
 """Maximum number of windows that are counted as one, if their rows are light and keys repeat in them.
 
 What a key costs is paid once in each. Where keys do not repeat, smaller windows are faster.
