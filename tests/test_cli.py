@@ -103,6 +103,7 @@ def test_an_exchange_of_unknown_type_is_reported_and_leaves_routes_undecided(def
         ('{"exchange": "x", "headers": {"a": [1e999]}}', "a number that it does not have: 1e999 at column 37"),
         ('{"exchange": "x", "routing_key": "\\uD83D"}', "half of a surrogate pair"),
         ('{"exchange": "x", "routing_key": "\\ude00"}', "half of a surrogate pair"),
+        ('{"exchange": "x", "properties": {"expiration": "-5"}}', "406 PRECONDITION_FAILED - invalid expiration '-5'"),
     ],
 )
 def test_a_bad_line_ends_the_command_with_its_position_or_is_counted(

@@ -27,6 +27,7 @@ from exchange.commands.options import (
 from exchange.commands.output import form_options, output_option, print_form
 from exchange.commands.release import profile_option
 from exchange.entities.policy_definitions import find_wrong_settings
+from exchange.entities.queue_arguments import read_expiration
 from exchange.entities.releases import LATEST_PROFILE
 from exchange.errors import HashstarError, InputError, NotFound
 from exchange.lifecycle.forms import FORMS
@@ -208,6 +209,7 @@ def explain_command(
         )
         check_properties(message.properties)
         explanation = follow_dead_letters(topology, router, router.explain(message, queue))
+        read_expiration(message.properties)
         lives = find_lives(topology, router, message) if life else None
     except NotFound as error:
         alike = "" if routing_key in topology.exchanges else suggest(exchange, topology.exchanges)

@@ -18,6 +18,8 @@ from bindings.diffing.forms.as_json import to_json as diff_to_json
 from bindings.sources.document import Document
 from bindings.sources.files import decode_text, read_content
 from bindings.sources.open import open_source
+from exchange.amqp.content import check_properties
+from exchange.entities.queue_arguments import read_expiration
 from exchange.entities.unread import UnreadPart
 from exchange.errors import InputError
 from exchange.partition.partitioning.specification import Partitioning
@@ -92,9 +94,11 @@ class Tools:
         """
         given = {"exchange": exchange, "routing_key": routing_key, "headers": headers or {}}
         message: Message = decode_message({**given, "properties": properties or {}})
+        check_properties(message.properties)
         routed = self._load(topology)
         router = Router(routed)
         explanation = follow_dead_letters(routed, router, router.explain(message, queue))
+        read_expiration(message.properties)
         answer = {**to_json(explanation), "profile": routed.profile.name, "text": str(explanation)}
         if routed.profile.caveat:
             answer["caveat"] = routed.profile.caveat

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from exchange.amqp.content import check_properties
 from exchange.entities.entities import Destination
+from exchange.entities.queue_arguments import read_expiration
 from exchange.errors import HashstarError, InputError
 from exchange.text.display import clip_line
 from exchange.values.field_json import decode_message
@@ -101,6 +102,7 @@ class Parameters:
             return None
         message = decode_message(value)
         check_properties(message.properties)
+        read_expiration(message.properties)
         return message
 
     def part(self, name: str) -> Destination | None:

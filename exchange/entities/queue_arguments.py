@@ -371,3 +371,25 @@ def _refuse_stream(arguments: Arguments, profile: Profile) -> None:
 
 def _decode(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
+
+
+def read_expiration(properties: Mapping[str, Any]) -> int | None:
+    """Return the milliseconds of the property expiration, as `rabbit_basic.erl` reads it; None if there is none.
+
+    Raises PreconditionFailed where the broker refuses the message for it.
+    """
+    if (given := properties.get("expiration")) is None:
+        return None
+    text = str(given)
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    length = next((at for at, character in enumerate(digits) if character not in "0123456789"), len(digits))
+    if not length or length > len(str(MAX_EXPIRY)):
+        fault = "no_integer" if not length else f"{{value_too_large,{digits[:length]}}}"
+    elif length < len(digits):
+        fault = f"{{leftover_string,{show_string(digits[length:])}}}"
+    else:
+        value = int(text)
+        if 0 <= value <= MAX_EXPIRY:
+            return value
+        fault = f"{{value_{'negative' if value < 0 else 'too_large'},{value}}}"
+    raise PreconditionFailed(f"invalid expiration '{text}': {fault}")

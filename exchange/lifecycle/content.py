@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from exchange.entities.profile import Profile, QueueBehaviour
-from exchange.entities.queue_arguments import MAX_EXPIRY
-from exchange.errors import InputError, PreconditionFailed
+from exchange.entities.queue_arguments import read_expiration
+from exchange.errors import InputError
 from exchange.kinds import compute_delivered_headers
-from exchange.values.erlang_terms import show_string
 from exchange.values.field_values import Typed, resolve_type
 from exchange.values.message import Message, assemble_message
 
@@ -146,13 +145,11 @@ def publish_content(message: Message, release: QueueBehaviour) -> Content:
     Raises PreconditionFailed for an expiration that is no number, and InputError for a priority that cannot be sent.
     """
     properties, headers = message.properties, message.headers
-    ttl = None
     if properties and "priority" in properties:
         priority = properties["priority"]
         if not isinstance(priority, int) or not 0 <= priority <= MAX_OCTET:
             raise InputError(f"the property priority is a number from 0 to {MAX_OCTET}, not {priority!r}")
-    if properties and "expiration" in properties:
-        ttl = _read_expiration(str(properties["expiration"]))
+    ttl = read_expiration(properties) if properties else None
     if not headers:
         return Content(message, message.exchange, (message.routing_key,), ttl)
     keys = message.routing_keys()
@@ -165,22 +162,6 @@ def publish_content(message: Message, release: QueueBehaviour) -> Content:
     if "x-death" in headers and release.published_deaths_count:
         content.deaths = tuple(_read_deaths(headers["x-death"], release))
     return content
-
-
-def _read_expiration(text: str) -> int:
-    """Return the milliseconds of the property expiration, as `rabbit_basic.erl` reads it."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    length = next((at for at, character in enumerate(digits) if character not in "0123456789"), len(digits))
-    if not length or length > len(str(MAX_EXPIRY)):
-        fault = "no_integer" if not length else f"{{value_too_large,{digits[:length]}}}"
-    elif length < len(digits):
-        fault = f"{{leftover_string,{show_string(digits[length:])}}}"
-    else:
-        value = int(text)
-        if 0 <= value <= MAX_EXPIRY:
-            return value
-        fault = f"{{value_{'negative' if value < 0 else 'too_large'},{value}}}"
-    raise PreconditionFailed(f"invalid expiration '{text}': {fault}")
 
 
 def _read_deaths(given: Any, release: QueueBehaviour) -> list[Death]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
 from exchange.amqp.content import check_properties
+from exchange.entities.queue_arguments import read_expiration
 from exchange.errors import BrokerError, InputError
 from exchange.routing.explain_json import ErrorLine, format_line
 from exchange.routing.route import Route
@@ -54,6 +55,7 @@ def route_lines(router: Router, file: IO[bytes], notes: LineNotes) -> Iterator[b
             message = decode_message(value)
             check_properties(message.properties)
             route = router.route(message)
+            read_expiration(message.properties)
         except (InputError, BrokerError) as error:
             located = f"{getattr(file, 'name', '-')}:{number}: {error}"
             if not notes.skip_bad:

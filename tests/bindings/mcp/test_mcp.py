@@ -204,6 +204,9 @@ async def test_each_tool_answers_as_its_command(tmp_path: Path) -> None:
 async def test_mistakes_are_texts_for_the_assistant_and_the_server_goes_on() -> None:
     async with session(ORDERS) as started:
         assert "no exchange 'nope'" in await ask(started, "explain_message", exchange="nope")
+        for properties, reason in (({"expiration": "soon"}, "invalid expiration 'soon'"), ({"prio": 1}, "'prio'")):
+            answer = await ask(started, "explain_message", exchange="orders", properties=properties)
+            assert reason in answer
         assert "there is no topology '/etc/passwd'" in await ask(started, "check_topology", topology="/etc/passwd")
         assert "one of them" in await ask(started, "compare_topologies")
         assert "changed_text:1:6: expected a name" in await ask(started, "compare_topologies", changed_text="queue")

@@ -20,7 +20,7 @@ from bindings.sources.open import Source, open_source
 from bindings.sources.section import Section
 from exchange import Topology
 from exchange.entities.releases import LATEST_PROFILE
-from exchange.errors import BrokerError, HashstarError, InputError
+from exchange.errors import BrokerError, HashstarError, InputError, PreconditionFailed
 from exchange.routing.explain_json import to_json
 from exchange.routing.router import Router
 from exchange.values.field_json import encode_message
@@ -76,6 +76,14 @@ def test_explain_is_the_json_of_the_command(exchange: str, key: str, options: li
     message = message_of(exchange, key, **{name: _value(text) for name, text in headers.items()})
     queue = options[1] if "-q" in options else None
     assert ask(explore(ORDERS), "explain", message=message, queue=queue) == json.loads(ended.stdout)
+
+
+def test_a_message_that_the_broker_refuses_for_its_expiration_is_explained_nowhere() -> None:
+    reason = "406 PRECONDITION_FAILED - invalid expiration '1s': {leftover_string,\"s\"}"
+    assert reason in invoke("explain", "-t", ORDERS, "-P", 'expiration="1s"', "--", "orders", "order.eu.paid").stderr
+    message = {**message_of("orders", "order.eu.paid"), "properties": {"expiration": "1s"}}
+    with pytest.raises(PreconditionFailed, match="invalid expiration '1s'"):
+        ask(explore(ORDERS), "explain", message=message, queue=None)
 
 
 def test_explain_says_that_a_release_is_unknown_as_the_command_does(tmp_path: Path) -> None:
