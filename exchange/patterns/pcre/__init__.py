@@ -68,7 +68,7 @@ class Expression:
         return answers.pop() if len(answers) == 1 else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 16)  # fewer would be read anew by each that asks, if there are more policies
 def parse_expression(pattern: str) -> Expression:
     """Return the expression of a policy's pattern, from a cache."""
     return Expression(pattern)

@@ -7,6 +7,7 @@ by Python's `re`, in bytes; the others by a machine that remembers failures (`ex
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from exchange.limits import SHORTSTR_BYTES
@@ -169,6 +170,7 @@ def _assertion(node: Assertion, within: int) -> bytes:
     ]
 
 
+@lru_cache(maxsize=1024)  # few classes recur, such as one byte, a digit or any byte
 def _set(mask: int) -> bytes:
     """Return a class of exactly these bytes."""
     if mask == ALL_BYTES:

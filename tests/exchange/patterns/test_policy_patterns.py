@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exchange import Binding, Exchange, Message, Policy, Queue, Router, Topology
+from exchange.patterns import pcre
 from exchange.patterns.pcre import parse_expression
 from tests.recorders import golden
 from tests.recorders.policy_patterns import NAMES, PATTERNS
@@ -35,6 +36,16 @@ def test_a_pattern_that_is_refused_here_is_refused_by_all(pattern: str) -> None:
     """So that nothing is called an error which some broker accepts."""
     answers = [golden.read(f"rabbitmq-patterns-{release}")["answers"][PATTERNS.index(pattern)] for release in RELEASES]
     assert not parse_expression(pattern).error or answers == [None] * 3
+
+
+def test_the_patterns_of_many_policies_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of those who ask, as all rules of a check do."""
+    patterns = [f"^once{number}$" for number in range(4_500)]
+    for pattern in patterns:
+        parse_expression(pattern)
+    monkeypatch.setattr(pcre, "Expression", None)
+    for pattern in patterns:
+        assert parse_expression(pattern).error == ""
 
 
 UNSURE = Policy("p", "(a)\\1", {"alternate-exchange": "rest"}, "exchanges")
